@@ -22,7 +22,6 @@ import torch
 from page import header, row, three
 
 import otafl
-from otafl.data.loading import read_shape
 from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
 from otafl.results.origins import get_device_name
@@ -182,7 +181,7 @@ def table(case: str, asked: argparse.Namespace) -> None:
         "waits a round",
     )
     one = points(case, asked.device, 2, asked.small)[0].scenario
-    trial_gb = estimate_trial(one, read_shape(one.data)).bytes / 1e9
+    trial_gb = estimate_trial(one) / 1e9
     last_s = dict.fromkeys(("ours", "plain", "cpu"), 0.0)
 
     def attempt(name: str, trials: int, device: str, graphs: bool) -> Measured | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,7 +15,6 @@ from otafl.core.errors import UserError
 from otafl.core.files import MIB, read_text
 
 if TYPE_CHECKING:
-    from otafl.preflight import Report
     from otafl.scenario import Scenario
 
 app = typer.Typer(
@@ -143,15 +142,14 @@ def load(path: Path, overrides: list[str] | None) -> Scenario:
     """Load a scenario that is about to run, with the options applied, and print its notes."""
     from otafl.preflight import report
 
-    found = report(path, overrides or (), look=None)
-    loaded = found.require_scenario()
-    print_warnings(found)
-    return loaded
+    found = report(path, overrides or ())
+    print_warnings(found.warnings)
+    return found.scenario
 
 
-def print_warnings(report: Report) -> None:
-    """Print the warnings of a report."""
-    for text in report.warnings:
+def print_warnings(texts: Iterable[str]) -> None:
+    """Print warnings."""
+    for text in texts:
         say(f"warning: {text}")
 
 

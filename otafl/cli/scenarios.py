@@ -14,7 +14,7 @@ from otafl.core.errors import UserError
 from otafl.core.suggestions import format_count
 
 if TYPE_CHECKING:
-    from otafl.preflight import Report
+    from otafl.preflight import Rehearsal
 
 
 def check(
@@ -24,17 +24,15 @@ def check(
     set_: Overrides = None,
     full: Annotated[bool, typer.Option("--full", help="Print every setting.")] = False,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema.")] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Run a small round on the data.")
-    ] = False,
 ) -> None:
     """Print what a scenario sets, or all its errors.
+
+    Each distinct setting of a sweep runs a small round on the data, if they are on this machine.
 
     The main keys that are not in the file are marked as default, and those that change
     nothing as without effect.
     """
-    from otafl.preflight import report
-    from otafl.preflight.rehearsal import find_problems, find_problems_on_data
+    from otafl.preflight import rehearse, report
     from otafl.scenario import build_json_schema, format_settings
 
     if schema:
@@ -42,21 +40,28 @@ def check(
         return
     if scenario is None:
         raise UserError("check: give a scenario's file, or --schema for the JSON schema")
-    found = report(scenario, set_ or (), find_problems_on_data if dry_run else find_problems)
-    typer.echo(format_settings(found.require_scenario(), full))
-    verdict = "valid, also on its data" if dry_run else "valid"
-    size = "".join(f"; {text}" for text in _describe_size(found))
-    typer.echo(f"{scenario}: {verdict}; {format_count(len(found.points), 'point')}{size}", err=True)
-    print_warnings(found)
+    found = report(scenario, set_ or (), rehearse)
+    typer.echo(format_settings(found.scenario, full))
+    counted = format_count(len(found.points), "point")
+    if untried := [one.untried for one in found.rehearsals if one.untried]:
+        counted += f", {len(untried)} of them without a rehearsal"
+    size = "".join(f"; {text}" for text in _describe_size(found.rehearsals))
+    typer.echo(f"{scenario}: valid; {counted}{size}", err=True)
+    print_warnings(found.warnings)
+    print_warnings(
+        f"{text}; until then it is not tried whether data, partition, model and method fit"
+        for text in dict.fromkeys(untried)
+    )
     if not full:
         typer.echo("--full prints every setting", err=True)
 
 
-def _describe_size(found: Report) -> Iterator[str]:
+def _describe_size(rehearsals: list[Rehearsal]) -> Iterator[str]:
     """Yield what is known of memory and time; of less than a second nothing."""
-    if found.trial_bytes is not None:
-        yield f"one trial takes {found.trial_bytes / 1e6:,.2f} MB at least"
-    if found.seconds is not None and found.seconds >= 1.0:
-        yield f"the local work of all takes {found.seconds:,.0f} s at least"
-    if found.start_bits:
-        yield f"a broadcast of the start takes {found.start_bits / 1e6:,.2f} Mbit"
+    if any(one.untried for one in rehearsals):
+        return
+    yield f"one trial takes {max(one.trial_bytes for one in rehearsals) / 1e6:,.2f} MB at least"
+    if (seconds := sum(one.seconds for one in rehearsals)) >= 1.0:
+        yield f"the local work of all takes {seconds:,.0f} s at least"
+    if start_bits := max(one.start_bits for one in rehearsals):
+        yield f"a broadcast of the start takes {start_bits / 1e6:,.2f} Mbit"

@@ -26,6 +26,10 @@ class DamagedError(UserError):
         self.reason = why
 
 
+class AbsentDataError(UserError):
+    """Data that this machine lacks, or the package that reads them, which the user can fetch."""
+
+
 class WriteError(UserError):
     """A file that cannot be written; results computed later could not be saved either."""
 

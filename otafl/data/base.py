@@ -30,9 +30,6 @@ class DataSource(Settings):
     has_users: ClassVar[bool] = False
     """Whether samples have users, for partition natural; a property if settings decide it."""
 
-    num_users: ClassVar[int | None] = None
-    """Number of users, if it is known before the data are read."""
-
     labels: ClassVar[Labels | None] = "classes"
     """Kind of its labels; None where it is not known before the data are read."""
 
@@ -42,9 +39,6 @@ class DataSource(Settings):
     classes: ClassVar[int | None] = None
     """Number of classes, if it is known before the data are read; of values the outputs, of tokens
     the vocabulary."""
-
-    samples: ClassVar[tuple[int, int] | None] = None
-    """Numbers of training and test samples in the official split, if known before reading."""
 
     name: str
     partition: Any = declare_choice("partition", "partition of the samples over the devices")

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from otafl.core.rng import Streams
 from otafl.data.augment import make_augmentation
 from otafl.data.base import DataSource
-from otafl.data.dataset import DataSet, Labelled
+from otafl.data.dataset import DataSet
 from otafl.data.device_splits import ClientSamples, DeviceSplits, pack, partition_samples
 from otafl.data.loading import load_cached
 from otafl.data.training_data import TrainingData
@@ -88,46 +87,8 @@ def build(
         torch.from_numpy(array).to(streams.device)
         for array in pack([trial.train for trial in held])
     )
-    local_data = build_training_data(source, data, index, count, training, streams)
-    return Samples(
-        data=data,
-        training_data=local_data,
-        client_test=_build_client_samples(data, held, local_data, "test"),
-        client_validation=_build_client_samples(data, held, local_data, "validation"),
-        sample_share=count.to(streams.dtype),
-    )
-
-
-def build_training_data(
-    source: DataSource,
-    data: DataSet,
-    index: Tensor,
-    count: Tensor,
-    training: Any,
-    streams: Streams,
-) -> TrainingData:
-    """Build the training samples by device on the device of the streams.
-
-    Parameters
-    ----------
-    source : DataSource
-        Section `data`.
-    data : DataSet
-        The samples. Values that are labels get the precision of the streams.
-    index, count : Tensor, int64 [S, K, n_max] and [S, K]
-        Samples of each device, from `device_splits.pack`.
-    training : TrainingSettings
-        Section `training`.
-    streams : Streams
-        Random streams of the S trials.
-
-    Returns
-    -------
-    TrainingData
-        Training samples of the devices.
-    """
     y = torch.from_numpy(data.y_train)
-    return TrainingData(
+    local_data = TrainingData(
         torch.from_numpy(data.x_train).to(streams.device, streams.dtype),
         y.to(streams.device, streams.dtype if y.is_floating_point() else None),
         index,
@@ -138,6 +99,13 @@ def build_training_data(
         training.local_steps,
         make_augmentation(source.augment, data, streams),
         training.local_epochs,
+    )
+    return Samples(
+        data=data,
+        training_data=local_data,
+        client_test=_build_client_samples(data, held, local_data, "test"),
+        client_validation=_build_client_samples(data, held, local_data, "validation"),
+        sample_share=count.to(streams.dtype),
     )
 
 
@@ -152,34 +120,3 @@ def _build_client_samples(
         x, y = (torch.from_numpy(getattr(data, f"{name}_{part}")) for name in ("x", "y"))
         return ClientSamples.from_parts(x.to(local.x), y.to(local.y), parts, data.classes)
     return ClientSamples.from_parts(local.x, local.y, parts, data.classes)
-
-
-SAMPLES_PER_CLASS = 2
-"""Number of samples of each class, the same ones on all devices."""
-
-
-def build_synthetic(
-    sections: Sequence[DataSource],
-    devices: int,
-    training: Any,
-    streams: Streams,
-    whole: Streams | None = None,
-) -> Samples:
-    """Return synthetic samples by device, with the arguments of `otafl.data.build`."""
-    source = sections[0]
-    shape, classes = source.input_shape, source.classes
-    assert shape is not None
-    assert classes is not None
-    generator = np.random.default_rng(0)
-    x = generator.random((SAMPLES_PER_CLASS * classes, *shape), np.float32)
-    y: Labelled = np.arange(len(x)) % classes
-    if source.labels == "values":
-        y = generator.random((len(x), classes), np.float32)
-    elif source.labels == "tokens":
-        x = np.floor(classes * x)
-        y = x.astype(np.int64)
-    data = DataSet(x, y, x, y, classes)
-    count = torch.full((streams.num_trials, devices), len(y), device=streams.device)
-    every = torch.arange(len(y), device=streams.device).expand(streams.num_trials, devices, -1)
-    local = build_training_data(source, data, every, count, training, streams)
-    return Samples(data, local, None, None, count.to(streams.dtype))

@@ -63,7 +63,6 @@ class Cifar(DataSource):
     """Moments of the channels, with which pixels in [0, 1] are standardised."""
     input_shape: ClassVar[tuple[int, ...]] = (3, 32, 32)
     classes: ClassVar[int]
-    samples: ClassVar[tuple[int, int]] = (50_000, 10_000)
 
     root: Root = None
     pixel_scale: Literal["unit", "raw", "signed", "standardised"] = "unit"

@@ -15,9 +15,8 @@ from otafl.core.errors import UserError
 from otafl.core.rng import Streams, declare_purpose
 from otafl.data.base import DataSource
 from otafl.data.dataset import DataSet, Indices
-from otafl.data.loading import split_declared
 from otafl.data.partitions import PartitionTask
-from otafl.data.partitions.base import SampleAssignment, SampleCounts
+from otafl.data.partitions.base import SampleAssignment
 
 PARTITION = declare_purpose("partition", __name__)
 
@@ -79,35 +78,6 @@ def partition_samples(
             parts[seed] = _split_devices(source, data, SampleAssignment.from_parts(of_device))
         rows.append(parts[seed])
     return rows
-
-
-def get_declared_counts(source: DataSource, devices: int, unknown: int) -> SampleCounts:
-    """Return the numbers of samples, devices and classes that a data set declares.
-
-    Parameters
-    ----------
-    source : DataSource
-        Section `data`.
-    devices : int
-        Number of devices.
-    unknown : int
-        Number of samples or classes if the data set declares none.
-
-    Returns
-    -------
-    SampleCounts
-        The numbers, for `Partition.check_counts`.
-
-    Raises
-    ------
-    UserError
-        If the samples cannot be split as the section asks.
-    """
-    sizes = split_declared(source)
-    train = unknown if sizes is None else sizes.train
-    return SampleCounts(
-        train, devices, source.classes or unknown, source.has_users, source.num_users
-    )
 
 
 def split_parts(

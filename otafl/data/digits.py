@@ -28,7 +28,6 @@ class Digits(DataSource):
     ships_with: ClassVar[str] = "scikit-learn"
     input_shape: ClassVar[tuple[int, ...]] = (64,)
     classes: ClassVar[int] = 10
-    samples: ClassVar[tuple[int, int]] = (1437, 360)
 
     name: Literal["digits"] = "digits"
 

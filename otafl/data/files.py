@@ -19,7 +19,7 @@ import pooch
 from pydantic import Field
 
 from otafl.core import registry
-from otafl.core.errors import UserError
+from otafl.core.errors import AbsentDataError, UserError
 from otafl.core.files import MIB
 
 DATA_DIR = "OTAFL_DATA_DIR"
@@ -112,13 +112,13 @@ class Files:
 
         Raises
         ------
-        UserError
+        AbsentDataError
             If a file is missing.
         """
         home, missing = self.get_home(root), self.find_missing(root)
         if missing is None:
             return home
-        raise UserError(
+        raise AbsentDataError(
             f"data: {missing.name} of {name} is not in {home}; run `otafl data get {name}`, or set "
             f"data.root or ${DATA_DIR} to the folder that contains a folder {self.folder!r} with "
             "the files"

@@ -24,7 +24,7 @@ import numpy as np
 from pydantic import Field
 
 from otafl.core.arrays import to_single
-from otafl.core.errors import UserError
+from otafl.core.errors import AbsentDataError, UserError
 from otafl.core.packages import import_extra
 from otafl.core.suggestions import format_suggestion
 from otafl.data.base import DataSource
@@ -130,9 +130,13 @@ def open_splits(
     Raises
     ------
     UserError
-        If the library is missing or cannot read the data set.
+        If the library cannot read the data set; AbsentDataError if the library is missing, or the
+        hub cannot be reached.
     """
-    datasets = import_extra(f"data.name: {source!r}", "hf", "datasets")
+    try:
+        datasets = import_extra(f"data.name: {source!r}", "hf", "datasets")
+    except UserError as error:
+        raise AbsentDataError(str(error)) from error
     path = Path(dataset).expanduser()
     # a bare name can also be a reader of the library, which unpickles
     if not path.exists() and not re.fullmatch(r"[\w.-]+/[\w.-]+", dataset):
@@ -148,7 +152,8 @@ def open_splits(
             found = datasets.load_dataset(where, config, revision=revision)
     except Exception as error:  # from the network, the files or the library
         said = " ".join(str(error).split())[:300]
-        raise UserError(
+        is_offline = isinstance(error, ConnectionError) and not path.exists()
+        raise (AbsentDataError if is_offline else UserError)(
             f"data.dataset: {dataset!r} cannot be read ({type(error).__name__}: {said}); "
             "must be the path of a folder or the name of a data set of the Hugging Face hub"
         ) from error

@@ -60,7 +60,6 @@ class GreyImages(DataSource):
     files: ClassVar[Files]
     input_shape: ClassVar[tuple[int, ...]] = (784,)
     classes: ClassVar[int] = 10
-    samples: ClassVar[tuple[int, int]] = (60_000, 10_000)
 
     root: Root = None
     pixel_scale: Scale = "unit"

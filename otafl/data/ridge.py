@@ -63,14 +63,6 @@ class Ridge(DataSource):
     def input_shape(self) -> tuple[int, ...]:
         return (self.features,)
 
-    @property
-    def num_users(self) -> int:  # type: ignore[override]
-        return self.users
-
-    @property
-    def samples(self) -> tuple[int, int]:  # type: ignore[override]
-        return self.users * self.user_samples, self.users * self.user_test_samples
-
     def read(self) -> DataSet:
         generator = np.random.default_rng(0)  # the same samples in all trials
         counts = self.user_samples, self.user_test_samples

@@ -93,8 +93,8 @@ def assemble(
 
     S = points x trials x servers, point by point.
 
-    samples_of: reads and partitions the samples, or makes synthetic ones. Raises UserError for
-    errors that no section of the scenario shows.
+    samples_of: reads and partitions the samples. Raises UserError for errors that no section of the
+    scenario shows.
     """
     scenario = points[0].scenario
     device = select_torch_device(scenario.engine.device)

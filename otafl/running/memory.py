@@ -19,7 +19,7 @@ from otafl.core.errors import UserError
 from otafl.core.hyper import build_hyper
 from otafl.core.rng import Streams
 from otafl.core.suggestions import format_count
-from otafl.data.loading import DataShape, read_shape
+from otafl.data.loading import load_cached
 from otafl.engine.assembly import build_algorithm
 from otafl.models.base import Model
 from otafl.scenario import Scenario
@@ -47,69 +47,65 @@ MAX_FLOPS_PER_S = 1e11
 """No thread does more: a run takes at least its operations by this many."""
 
 
-class TrialEstimate(NamedTuple):
-    """Bytes that one trial adds to a stack, and its model."""
-
-    bytes: int
-    model: Model
-
-
-def estimate_trial(scenario: Scenario, shape: DataShape) -> TrialEstimate:
-    """Estimate the memory that one trial adds to a stack.
+def estimate_trial(scenario: Scenario) -> int:
+    """Read the data, and estimate the bytes that one trial adds to a stack.
 
     The state of a method is created for one device and for a few; further ones take as much each.
     Of a model that is larger than this machine's memory, the estimate is the size of the model.
     """
-    model = models.build(scenario.model, shape.input_shape, shape.classes, scenario.loss)
+    model = build_model(scenario)
     least = model.num_params * _get_dtype(scenario).itemsize
     if least > _get_total_memory(scenario):
-        return TrialEstimate(least, model)
+        return least
     servers = scenario.topology.count(scenario)
     of_server = scenario.topology.make_server_scenario(scenario)
     each = _estimate_state(of_server, model) + _estimate_channel(of_server)
     each += DEVICE_BYTES * of_server.devices.count
-    return TrialEstimate(servers * each + INDEX_BYTES * shape.samples, model)
+    return int(servers * each + INDEX_BYTES * len(load_cached(scenario.data).y_train))
+
+
+def build_model(scenario: Scenario) -> Model:
+    """Read the data, and build the model for their shape, without the weights of a start."""
+    data = load_cached(scenario.data)
+    return models.build(scenario.model, data.input_shape, data.classes, scenario.loss)
 
 
 def count_trials_at_once(scenario: Scenario) -> int:
     """Return how many trials of a point, or of points like it, `engine.memory_gb` has room for."""
-    each = estimate_trial(scenario, read_shape(scenario.data)).bytes
-    return max(1, int(_bound(scenario) // each))
+    return max(1, int(scenario.engine.memory_gb * 2**30 // estimate_trial(scenario)))
 
 
 def check_room(scenario: Scenario) -> None:
     """Read the data, and raise UserError if one trial takes more memory than this machine has."""
-    fault = find_shortage(scenario, estimate_trial(scenario, read_shape(scenario.data)))
-    if fault:
-        raise UserError(fault)
+    if shortage := find_shortage(scenario):
+        raise UserError(shortage)
 
 
-def find_shortage(scenario: Scenario, trial: TrialEstimate) -> str:
+def find_shortage(scenario: Scenario) -> str:
     """Return a sentence if a trial takes more memory than this machine has, else an empty one."""
-    there = _get_total_memory(scenario)
-    if trial.bytes <= there:
+    least, there = estimate_trial(scenario), _get_total_memory(scenario)
+    if least <= there:
         return ""
     antennas, groups = _get_channel_size(scenario)
     return (
-        f"model: one trial takes {trial.bytes / 1e9:,.0f} GB at least ({scenario.model.name} of "
-        f"{trial.model.num_params:,} parameters, "
+        f"model: one trial takes {least / 1e9:,.0f} GB at least ({scenario.model.name} of "
+        f"{build_model(scenario).num_params:,} parameters, "
         f"{format_count(scenario.devices.count, 'device')}, {format_count(antennas, 'antenna')}, "
         f"{format_count(groups, 'sub-carrier group')}), and this machine has {there / 1e9:,.0f} "
         "GB; use a smaller model, fewer devices or antennas, or another machine"
     )
 
 
-def bound_seconds(scenario: Scenario, shape: DataShape, model: Model) -> float:
+def bound_seconds(scenario: Scenario) -> float:
     """Return a lower bound on the computing time of a trial, in seconds of all threads.
 
     It is the time of the local work, at a speed that no thread exceeds.
     """
-    training = scenario.training
-    held = np.full((1, 1), shape.samples / scenario.devices.count)
+    training, count = scenario.training, scenario.devices.count
+    held = np.full((1, 1), len(load_cached(scenario.data).y_train) / count)
     load = Workload(training.local_steps, training.batch_size, held, training.local_epochs)
-    flops = float(np.sum(build_algorithm(scenario, model).count_flops(load))) * count_participants(
-        scenario
-    )
+    algorithm = build_algorithm(scenario, build_model(scenario))
+    flops = float(np.sum(algorithm.count_flops(load))) * count_participants(scenario)
     threads = scenario.engine.threads or torch.get_num_threads()
     return flops * training.rounds / (MAX_FLOPS_PER_S * threads)
 
@@ -127,11 +123,6 @@ def is_out_of_memory(error: Exception) -> bool:
 def count_participants(scenario: Scenario) -> int:
     """Return the largest number of participants in a round."""
     return int(scenario.devices.participants or scenario.devices.count)
-
-
-def _bound(scenario: Scenario) -> float:
-    """Return the largest number of bytes of a stack."""
-    return float(scenario.engine.memory_gb * 2**30)
 
 
 def _get_total_memory(scenario: Scenario) -> int:

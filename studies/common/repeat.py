@@ -32,6 +32,7 @@ import numpy as np
 import xarray as xr
 
 import otafl
+from otafl.running.memory import bound_seconds
 from otafl.scenario import Point, Scenario, restore_tree
 from otafl.scenario.loading import build_axes, expand
 from studies.common.tables import command, print_head, print_row
@@ -132,17 +133,10 @@ def find_first_round(stored: xr.Dataset) -> int | None:
 
 def bound_cost(scenario: Scenario, rounds: int) -> float:
     """Bound the seconds of a trial of so many rounds from below; 0 if that is not known."""
-    from otafl.data.loading import get_declared_shape
-    from otafl.running.memory import bound_seconds, estimate_trial
-
-    shape = get_declared_shape(scenario.data)
-    if shape is None:
-        return 0.0
     try:
-        seconds = bound_seconds(scenario, shape, estimate_trial(scenario, shape).model)
+        return bound_seconds(scenario) * rounds / scenario.training.rounds
     except otafl.UserError:
         return 0.0
-    return seconds * rounds / scenario.training.rounds
 
 
 def list_points(

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from otafl.core import registry
-from otafl.preflight import rehearsal, report
+from otafl.preflight import rehearse, report
 from otafl.results.dataset import to_dataset
 from otafl.running.stack_run import run_stack
+from otafl.scenario import ScenarioError
 
 SMALL = {
     "name": "s",
@@ -27,7 +28,7 @@ FAST = {"training.rounds": 1, "training.local_steps": 1}
     "topology", ["graph", pytest.param("hierarchical", marks=pytest.mark.slow)]
 )
 def test_what_check_accepts_runs(topology: str) -> None:
-    refused, failed, symbols = [], {}, {}
+    refused, failed, symbols = {}, {}, {}
     names = registry.list_names("algorithm")
     unfit = [
         one for one in names if "merging" in registry.load_component("algorithm", one).excludes
@@ -36,14 +37,12 @@ def test_what_check_accepts_runs(topology: str) -> None:
         example: dict[str, Any] = dict(registry.load_settings_class("algorithm", name).example)
         texts = [f"{key}={value}" for key, value in (example | FAST).items()]
         tree = SMALL | {"algorithm": {"name": name}, "topology": {"name": topology}}
-        found = report(tree, texts)
-        if found.error is not None:
-            assert "topology: " in str(found.error), (name, str(found.error))
-            refused.append(name)
-            continue
-        points = list(found.points)
         try:
-            assert not rehearsal.find_problems(points[0].scenario)
+            points = report(tree, texts, rehearse).points
+        except ScenarioError as error:
+            refused[name] = str(error)
+            continue
+        try:
             ended = to_dataset(run_stack(points), points, points[0].scenario)
         except Exception as error:
             failed[name] = repr(error)
@@ -52,7 +51,8 @@ def test_what_check_accepts_runs(topology: str) -> None:
         if topology == "graph":
             assert np.isfinite(ended["consensus_error"].values[..., -1]).all(), name
     assert failed == {}
-    assert refused in ([], unfit)
+    assert list(refused) in ([], unfit)
+    assert all("topology: " in text for text in refused.values()), refused
     assert unfit
     assert refused or topology != "graph"
     assert symbols["per_fedavg"] == symbols["fedavg"], "the step size alpha is no model"

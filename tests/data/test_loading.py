@@ -17,8 +17,6 @@ from otafl.core.errors import UserError
 from otafl.data import DataSet, load, loading
 from otafl.data.digits import Digits
 from otafl.data.idx import FashionMnist
-from otafl.data.leaf import Femnist
-from otafl.data.loading import get_declared_shape, read_shape
 from otafl.data.partitions.label_free import Natural
 
 pytestmark = pytest.mark.exact
@@ -70,7 +68,6 @@ def test_digits_are_those_of_scikit_learn() -> None:
     data = load(Digits())
     assert_array_equal(np.concatenate([data.x_train, data.x_test]) * 16, pixels)
     assert_array_equal(np.concatenate([data.y_train, data.y_test]), labels)
-    assert (len(data.y_train), len(data.y_test)) == Digits.samples
 
 
 def test_root_comes_before_the_environment(
@@ -80,15 +77,6 @@ def test_root_comes_before_the_environment(
     assert len(load(FashionMnist()).y_train) == TRAIN
     with pytest.raises(UserError, match="elsewhere"):
         load(FashionMnist(root=str(tmp_path / "elsewhere")))
-
-
-def test_the_declared_shape_is_the_one_that_is_read() -> None:
-    for keys in ({}, {"train_samples": 300}, {"test": "train_tail"}, {"test": "per_device"}):
-        source = TypeAdapter(Digits).validate_python(keys)
-        assert get_declared_shape(source) == read_shape(source), keys
-    shape = get_declared_shape(Femnist())  # whose samples are counted when they are read
-    assert shape is not None
-    assert (shape.classes, shape.samples) == (62, 0)
 
 
 def test_owners_follow_their_samples() -> None:

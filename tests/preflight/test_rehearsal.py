@@ -1,4 +1,4 @@
-"""What a run refuses, `otafl check` refuses with the same sentence; a dry run reads the data."""
+"""What a run refuses, `otafl check` refuses with the same sentence, by a rehearsal on the data."""
 
 from __future__ import annotations
 
@@ -11,12 +11,9 @@ import pytest
 import yaml
 from support.command import call
 
-from otafl import preflight
 from otafl.core.errors import UserError
-from otafl.core.problems import Problem
-from otafl.data.loading import read_shape
-from otafl.preflight.rehearsal import catch_problem, find_problems_on_data, reduce_scenario
-from otafl.scenario import load_scenario
+from otafl.preflight import reduce_scenario, rehearse, report, to_problem
+from otafl.scenario import ScenarioError, load_scenario
 from otafl.user_code import sources
 
 pytestmark = pytest.mark.exact
@@ -107,6 +104,11 @@ CASES: list[tuple[dict[str, Any], str]] = [
     *named("power"),
     ({"power": "own_parts:deaf"}, "power.name: 'own_parts:deaf' returned, at trial 0, segment 0"),
     ({"channel": "own_parts:loud"}, "channel.name: 'own_parts:loud' has a mean |h|^2 of"),
+    partition("natural", "data.partition: 'natural' needs a data set whose samples have users"),
+    (
+        {"data": {"name": "ridge", "users": 3}, "model": "linear"},
+        "4 devices need 4 users and the data set has 3; use fewer devices",
+    ),
     partition("iid", "devices.count: 1438 devices need a training sample each", 1438),
     partition("shards", "shards_per_device: 4 devices x 400 are", shards_per_device=400),
     partition("dirichlet", "data.partition.min_samples: 4 devices x 360 are", min_samples=360),
@@ -182,9 +184,10 @@ def said(capsys: pytest.CaptureFixture, *command: object) -> str:
 def test_a_rehearsal_finds_what_a_run_refuses(home: Path) -> None:
     lacking = {}
     for keys, sentence in CASES:
-        found = preflight.report(tree(keys)).error
-        if sentence not in str(found):
-            lacking[sentence] = str(found)
+        with pytest.raises(ScenarioError) as found:
+            report(tree(keys), try_fn=rehearse)
+        if sentence not in str(found.value):
+            lacking[sentence] = str(found.value)
     assert not lacking
 
 
@@ -227,31 +230,15 @@ def test_check_measures_as_a_run_does(
     assert "own_measure.py:5" in capsys.readouterr().err
 
 
-def test_declared_shapes_and_counts_are_enough(home: Path) -> None:
-    ridge = {"name": "ridge", "users": 3}
-    for keys, sentence in (
-        ({"data": "cifar10", "model": "lstm"}, "model.name: 'lstm' needs sequences of shape"),
-        ({"data": "mnist", "devices.count": 60_001}, "devices.count: 60001 devices need"),
-        (
-            {"data": ridge, "model": "linear", "devices.count": 4},
-            "4 devices need 4 users and the data set has 3; use fewer devices",
-        ),
-    ):
-        assert sentence in str(preflight.report(tree(keys)).error)
-
-
-def test_all_that_is_wrong_with_modules_and_data_is_said(
-    home: Path, capsys: pytest.CaptureFixture
-) -> None:
+def test_all_that_is_wrong_with_modules_is_said(home: Path, capsys: pytest.CaptureFixture) -> None:
     keys = {
         "power": "own_parts:no",
         "model": "nothing:f",
-        "data": {"partition": {"name": "natural"}},
         "sweep": {"csi": ["perfect", "error"]},
     }
     (home / "s.yaml").write_text(yaml.safe_dump(tree(keys)))
     lines = said(capsys, "check", "s.yaml").splitlines()
-    assert len(lines) == 3
+    assert len(lines) == 2
     assert "sweep" not in "".join(lines)  # it is wrong at every point
 
 
@@ -264,105 +251,82 @@ def test_points_of_a_sweep_are_told_apart(home: Path, capsys: pytest.CaptureFixt
 
 
 def test_what_just_fits(home: Path) -> None:
-    (home / "own_parts.py").write_text(OWN + FITTING)
     for keys in (
-        {"power": "own_parts:f", "data": "own_parts:g", "model": "own_parts:plain"},
-        {"data": {"name": "femnist", "partition": "natural"}},
-        {"data": {"name": "sent140", "partition": "natural"}, "model": "lstm"},
-        {"data": {"partition": {"name": "dirichlet", "min_samples": 359}}},
         {"data": {"test": "per_device"}, "devices.count": 718},
         {"devices.count": 1437},
     ):
-        assert preflight.report(tree(keys)).error is None, keys
-
-
-FITTING = """
-def f(link):
-    bound = (link.budget / link.symbol_power.amax(1)).sqrt()[:, None]
-    p = torch.where(link.transmit_mask[:, None], bound, 0.0)
-    return p.to(link.h.dtype), torch.ones_like(link.h[..., 0].real)
-
-def g():
-    raise ZeroDivisionError("is only read by a run")
-"""
-
-
-def test_errors_of_made_up_samples_say_nothing() -> None:
-    def fails() -> None:
-        raise ZeroDivisionError
-
-    assert catch_problem(fails) is None
+        report(tree(keys), try_fn=rehearse)
 
 
 def test_a_sentence_names_its_key() -> None:
-    def refuse(text: str) -> Problem | None:
-        def attempt() -> None:
-            raise UserError(text)
-
-        return catch_problem(attempt)
-
-    keys = [refuse(text).path for text in ("a.b_c: x", "a.rank[1]: x", "a: x", "the file a.b: x")]
+    texts = ("a.b_c: x", "a.rank[1]: x", "a: x", "the file a.b: x")
+    keys = [to_problem(UserError(text)).path for text in texts]
     assert keys == [("a", "b_c"), ("a", "rank"), ("a",), ()]
 
 
-def dry(capsys: pytest.CaptureFixture, code: int = 0, **keys: Any) -> str:
-    """Return what a dry run prints to stderr."""
+def check(capsys: pytest.CaptureFixture, code: int = 0, **keys: Any) -> str:
+    """Return what a check prints to stderr."""
     Path("s.yaml").write_text(yaml.safe_dump(tree(keys) | {"trials": 9}, sort_keys=False))
-    call("check", "s.yaml", "--dry-run", code=code)
+    call("check", "s.yaml", code=code)
     return str(capsys.readouterr().err)
 
 
 PARTS = {"data": "own_parts:blobs", "model": "own_parts:linear", "channel": "own_parts:fades"}
 
 
-def test_a_dry_run_reads_the_data_and_writes_nothing(
+def test_a_check_reads_the_data_and_writes_nothing(
     home: Path, capsys: pytest.CaptureFixture
 ) -> None:
-    err = dry(capsys, **PARTS | {"devices.count": 12})
-    assert "s.yaml: valid, also on its data; 1 point" in err
+    err = check(capsys, **PARTS | {"devices.count": 12})
+    assert "s.yaml: valid; 1 point; one trial takes" in err
     assert set(sys.modules["own_parts"].seen) == {12}  # the whole population fades
     names = {one.name for one in home.iterdir()} - {"__pycache__"}  # which Python writes itself
     assert names == {"s.yaml", "own_parts.py", "own_broken.py"}
 
 
-def test_a_dry_run_names_the_part_that_fails(home: Path, capsys: pytest.CaptureFixture) -> None:
-    err = dry(capsys, code=2, **PARTS | {"power": "own_parts:fails"})
+def test_a_check_names_the_part_that_fails(home: Path, capsys: pytest.CaptureFixture) -> None:
+    err = check(capsys, code=2, **PARTS | {"power": "own_parts:fails"})
     assert "s.yaml:10:1: power.name: 'own_parts:fails' raises AttributeError at own_parts.py" in err
-    err = dry(capsys, code=2, data="own_parts:no_file")
+    err = check(capsys, code=2, data="own_parts:no_file")
     assert "data.name: 'own_parts:no_file' raises FileNotFoundError at own_parts.py:" in err
-    err = dry(capsys, code=2, **PARTS | {"model": "own_parts:wants_six"})
+    err = check(capsys, code=2, **PARTS | {"model": "own_parts:wants_six"})
     assert "model.name: 'own_parts:wants_six' raises RuntimeError: mat1 and mat2" in err
 
 
-def test_a_dry_run_does_not_call_the_tracker(home: Path, capsys: pytest.CaptureFixture) -> None:
-    dry(capsys, track="own_parts:fails")
-    err = dry(capsys, code=2, track="own_parts:nowhere")
+def test_a_check_does_not_call_the_tracker(home: Path, capsys: pytest.CaptureFixture) -> None:
+    check(capsys, track="own_parts:fails")
+    err = check(capsys, code=2, track="own_parts:nowhere")
     assert "track.name: 'own_parts:nowhere': 'nowhere' does not exist in" in err
 
 
-def test_a_dry_run_finds_missing_files(
+def test_a_check_says_what_it_lacks_and_does_not_try(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
     monkeypatch.setenv("OTAFL_DATA_DIR", str(home / "empty"))
-    assert preflight.report(tree({"data": "mnist"})).error is None
-    err = dry(capsys, code=2, data="mnist")
-    assert "otafl data get mnist" in err
+    err = check(capsys, data="mnist")
+    assert "s.yaml: valid; 1 point, 1 of them without a rehearsal\n" in err
+    assert "; run `otafl data get mnist`, or set" in err
+    assert "until then it is not tried whether data, partition, model and method fit" in err
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    err = check(capsys, data={"name": "hf", "dataset": "own"})
+    assert "data.name: 'hf' needs a package (" in err
+    assert "run pip install 'otafl[hf]'; until then it is not tried" in err
 
 
 def test_a_small_scenario_is_as_small_as_can_be() -> None:
     devices = {"count": 5000, "participants": 50, "senders": 3}
     training = {"rounds": 9, "local_steps": 1, "batch_size": 50, "duration_s": 9}
     whole = load_scenario({"name": "s", "devices": devices, "training": training})
-    less = reduce_scenario(whole, read_shape(whole.data))
+    less = reduce_scenario(whole)
     assert (less.devices.count, less.devices.participants, less.devices.senders) == (1000, 4, 3)
     assert (less.training.rounds, less.training.local_steps) == (1, 1)
     assert (less.training.batch_size, less.training.duration_s) == (4, None)
     large = load_scenario({"name": "s", "model": {"hidden": [2000]}, "devices": devices})
-    assert reduce_scenario(large, read_shape(large.data)).devices.count == 4
+    assert reduce_scenario(large).devices.count == 4
 
 
 def test_errors_of_otafl_are_not_told_as_the_users() -> None:
     scenario = load_scenario({"name": "s"})
     broken = scenario.model_copy(update={"power": None})
     with pytest.raises(AttributeError):
-        find_problems_on_data(broken)
+        rehearse(broken)

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import yaml
 from contract.small import ALGORITHMS, engine, run, scenario
+from support.command import call
 
 import otafl
-from otafl import preflight
 from otafl.core import registry
 from otafl.core.errors import UserError
-from otafl.data.loading import read_shape
 from otafl.running import memory
-from otafl.scenario import Scenario
 
 pytestmark = pytest.mark.exact
 
 MLP = 64 * 4 + 4 + 4 * 10 + 10
 """Parameters of the small model."""
-
-
-def estimate(one: Scenario) -> int:
-    return memory.estimate_trial(one, read_shape(one.data)).bytes
 
 
 @pytest.mark.parametrize(
@@ -42,10 +38,12 @@ def test_the_formula(keys: dict[str, Any], numbers: int, dtype: str) -> None:
     size = 4 if dtype == "float32" else 8
     channel = 4 * (one.devices.participants or 4) * 3 * 2 * size
     expected = numbers * size + 16 * 300 + 300 * 4 + channel
-    assert estimate(one) == expected
+    assert memory.estimate_trial(one) == expected
     cells = scenario({**keys, "topology": {"name": "cells", "servers": 3}})
     one_cell = scenario(keys)
-    assert estimate(cells) - 16 * 300 == 3 * (estimate(one_cell) - 16 * 300)
+    assert memory.estimate_trial(cells) - 16 * 300 == 3 * (
+        memory.estimate_trial(one_cell) - 16 * 300
+    )
     engine_keys = one.engine.model_copy(update={"memory_gb": 2.5 * expected / 2**30})
     assert memory.count_trials_at_once(one.model_copy(update={"engine": engine_keys})) == 2
     little = one.engine.model_copy(update={"memory_gb": 1e-9})
@@ -62,7 +60,7 @@ def test_the_state_of_every_method_has_room() -> None:
         one = run(engine(keys), 2)
         blocks = [*one.server.values(), *one.devices.get_all().values()]
         states = sum(block.nbytes for block in blocks if isinstance(block, torch.Tensor))
-        found[algorithm] = states / estimate(scenario(keys))
+        found[algorithm] = states / memory.estimate_trial(scenario(keys))
     assert {name: share for name, share in found.items() if not 1 / 40 < share < 1} == {}
 
 
@@ -73,19 +71,16 @@ def test_a_run_refuses_a_model_that_no_memory_holds(hidden: list[int]) -> None:
         otafl.run(tree)
 
 
-def find_shortages(keys: dict[str, Any]) -> tuple[str, ...]:
-    tree = scenario({}).model_dump(mode="json", exclude_unset=True)
-    for key, value in keys.items():
-        section, _, rest = key.partition(".")
-        tree[section] = {**tree[section], rest: value} if rest else value
-    return preflight.report(tree, look=lambda *_: []).warnings
-
-
-def test_every_size_of_a_sweep_is_noted_once() -> None:
+def test_a_check_warns_of_every_size_of_a_sweep_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
     sweep = {"model.hidden": [[4], [10**6, 10**6]], "channel.snr_db": [0, 10]}
-    (said,) = find_shortages({"sweep": sweep})
-    assert "1,000,076,000,010 parameters" in said
-    assert find_shortages({}) == ()
+    tree = scenario({"sweep": sweep}).model_dump(mode="json", exclude_unset=True)
+    (tmp_path / "s.yaml").write_text(yaml.safe_dump(tree))
+    call("check", tmp_path / "s.yaml")
+    said = capsys.readouterr().err
+    assert "valid; 4 points, 2 of them without a rehearsal" in said
+    assert said.count("1,000,076,000,010 parameters") == 1
 
 
 def test_a_channel_that_is_larger_than_the_machine_is_refused() -> None:
@@ -93,4 +88,3 @@ def test_a_channel_that_is_larger_than_the_machine_is_refused() -> None:
     keys = {"channel": {"name": "rayleigh", "antennas": 10**8}, "devices.count": 100}
     with pytest.raises(UserError, match=r"100 devices, 100,000,000 antennas, .* fewer devices or"):
         memory.check_room(scenario(keys))
-    assert "100,000,000 antennas" in find_shortages(keys)[0]

@@ -8,7 +8,6 @@ import pytest
 import torch
 from contract.small import scenario
 
-from otafl.data.loading import read_shape
 from otafl.running.memory import estimate_trial
 from otafl.scenario import Scenario, expand, load_scenario
 from otafl.sweeping.planning import Stack, hash_sources, name_points, plan, select_missing
@@ -27,7 +26,7 @@ def stacks_of(one: Scenario, sizes: dict[str, int] | None = None) -> list[Stack]
 def sized(trials_at_once: float, **keys: object) -> Scenario:
     """A sweep over `BOTH` with memory for so many trials of points at once."""
     small = scenario({"sweep": BOTH, **keys})
-    each = estimate_trial(small, read_shape(small.data)).bytes
+    each = estimate_trial(small)
     return scenario({"sweep": BOTH, **keys, "engine.memory_gb": trials_at_once * each / 2**30})
 
 

@@ -88,8 +88,7 @@ def test_what_does_not_fit_is_not_called(options: dict[str, int], said: str, own
 def test_a_scenario_that_names_a_shell_is_refused(
     keys: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from otafl.preflight import report
-    from otafl.preflight.rehearsal import find_problems
+    from otafl.preflight import rehearse, report
 
     monkeypatch.chdir(tmp_path)
     tree = scenario({}).model_dump(mode="json", exclude_unset=True)
@@ -97,7 +96,7 @@ def test_a_scenario_that_names_a_shell_is_refused(
         section, *rest = key.split(".")
         tree[section] = {**tree.get(section, {}), rest[0]: value} if rest else value
     with pytest.raises(ScenarioError, match="part of Python itself"):
-        report(tree, look=find_problems).require_scenario()
+        report(tree, try_fn=rehearse)
     assert os.listdir(tmp_path) == []
 
 

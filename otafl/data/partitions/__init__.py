@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from otafl.data.partitions.base import Partition, PartitionTask, SampleCounts
+from otafl.data.partitions.base import Partition, PartitionTask
 
-__all__ = ["Partition", "PartitionTask", "SampleCounts"]
+__all__ = ["Partition", "PartitionTask"]

@@ -90,47 +90,6 @@ def concatenate_ranges(starts: Indices, counts: Indices) -> Indices:
 
 
 @dataclass(frozen=True)
-class SampleCounts:
-    """Numbers that are known before the samples to partition are read.
-
-    Parameters
-    ----------
-    samples : int
-        Number of training samples.
-    devices : int
-        Number of devices K.
-    classes : int
-        Number of classes.
-    has_users : bool
-        Whether samples have users.
-    users : int, optional
-        Number of users, None if it is unknown.
-    """
-
-    samples: int
-    devices: int
-    classes: int
-    has_users: bool
-    users: int | None = None
-
-    def check(self) -> None:
-        """Raise UserError if there are fewer samples than devices."""
-        if self.devices > self.samples:
-            raise UserError(
-                f"devices.count: {self.devices} devices need a training sample each, but there "
-                f"are {self.samples}; use fewer devices"
-            )
-
-    def check_samples_per_device(self, key: str, samples_per_device: int) -> None:
-        """Raise UserError, for a key of the partition, if devices cannot have so many samples."""
-        if self.devices * samples_per_device > self.samples:
-            raise UserError(
-                f"data.partition.{key}: {self.devices} devices x {samples_per_device} are more "
-                f"than the {self.samples} samples; use a smaller number or fewer devices"
-            )
-
-
-@dataclass(frozen=True)
 class PartitionTask:
     """Samples to partition in a trial.
 
@@ -158,14 +117,28 @@ class PartitionTask:
 
     def __post_init__(self) -> None:
         """Raise UserError if there are fewer samples than devices."""
-        self.counts.check()
+        if self.devices > len(self.labels):
+            raise UserError(
+                f"devices.count: {self.devices} devices need a training sample each, but there "
+                f"are {len(self.labels)}; use fewer devices"
+            )
 
-    @property
-    def counts(self) -> SampleCounts:
-        """Numbers of samples, devices and classes."""
+    def check_samples_per_device(self, key: str, samples_per_device: int) -> None:
+        """Raise UserError, for a key of the partition, if devices cannot have so many samples."""
+        if self.devices * samples_per_device > len(self.labels):
+            raise UserError(
+                f"data.partition.{key}: {self.devices} devices x {samples_per_device} are more "
+                f"than the {len(self.labels)} samples; use a smaller number or fewer devices"
+            )
+
+    def check_classes_per_device(self, classes_per_device: int) -> None:
+        """Raise UserError if the samples have fewer classes than a device needs."""
         classes = len(np.unique(self.labels))
-        users = None if self.owner is None else len(np.unique(self.owner))
-        return SampleCounts(len(self.labels), self.devices, classes, users is not None, users)
+        if classes_per_device > classes:
+            raise UserError(
+                f"data.partition.classes_per_device: got {classes_per_device}; must be at most "
+                f"{classes}, the number of classes"
+            )
 
     def draw_permutation(self) -> Indices:
         """Draw a random order of all samples."""
@@ -200,13 +173,6 @@ class Partition(Settings):
                 f"data.partition: '{name}' assigns samples by their classes, but the data "
                 f"set has {LABELS[labels]}; use iid, or natural where samples have users"
             )
-
-    def check_counts(self, counts: SampleCounts) -> None:
-        """Raise UserError if the numbers alone show that the samples cannot be partitioned so."""
-
-    def get_sizes(self, counts: SampleCounts) -> Sequence[int]:
-        """Return the number of samples of each device; nothing if a random draw decides it."""
-        return ()
 
     @abstractmethod
     def assign_samples(self, task: PartitionTask) -> Sequence[Indices]:

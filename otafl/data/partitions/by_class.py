@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -14,7 +13,6 @@ from otafl.data.partitions.base import (
     Partition,
     PartitionTask,
     SampleAssignment,
-    SampleCounts,
     concatenate_ranges,
 )
 
@@ -34,12 +32,9 @@ class Shards(Partition):
     shards_per_device: int = Field(2, ge=1)
     """number of shards of a device"""
 
-    def check_counts(self, counts: SampleCounts) -> None:
-        counts.check_samples_per_device("shards_per_device", self.shards_per_device)
-
     def assign_samples(self, task: PartitionTask) -> SampleAssignment:
-        self.check_counts(task.counts)
         each, devices = self.shards_per_device, task.devices
+        task.check_samples_per_device("shards_per_device", each)
         shuffled = task.draw_permutation()  # decides which samples of a class share a shard
         order = shuffled[np.argsort(task.labels[shuffled], kind="stable")]
         shards = SampleAssignment.split_evenly(order, devices * each)
@@ -60,17 +55,11 @@ class LabelSkew(Partition):
     classes_per_device: int = Field(2, ge=1)
     """number of classes of a device"""
 
-    def check_counts(self, counts: SampleCounts) -> None:
-        if self.classes_per_device > counts.classes:
-            raise UserError(
-                f"data.partition.classes_per_device: got {self.classes_per_device}; must be at "
-                f"most {counts.classes}, the number of classes"
-            )
-        counts.check_samples_per_device("classes_per_device", self.classes_per_device)
-
     def assign_samples(self, task: PartitionTask) -> list[Indices]:
-        self.check_counts(task.counts)
-        classes, each = task.shuffle_by_class(), self.classes_per_device
+        each = self.classes_per_device
+        task.check_classes_per_device(each)
+        task.check_samples_per_device("classes_per_device", each)
+        classes = task.shuffle_by_class()
         devices = task.devices
         holders = _draw_holders(len(classes), each, task)
         parts: list[list[Indices]] = [[] for _ in range(devices)]
@@ -124,11 +113,8 @@ class Dirichlet(Partition):
     """smallest number of samples of a device; proportions are drawn again until all devices have
     it"""
 
-    def check_counts(self, counts: SampleCounts) -> None:
-        counts.check_samples_per_device("min_samples", self.min_samples)
-
     def assign_samples(self, task: PartitionTask) -> SampleAssignment:
-        self.check_counts(task.counts)
+        task.check_samples_per_device("min_samples", self.min_samples)
         classes, devices, samples = task.shuffle_by_class(), task.devices, len(task.labels)
         for _ in range(_TRIES):
             parts = self._draw_assignment(classes, task)
@@ -175,21 +161,10 @@ class DirichletMix(Partition):
     samples_per_device: int | None = Field(None, ge=1)
     """number of samples of a device; if not given, all samples, divided evenly"""
 
-    def check_counts(self, counts: SampleCounts) -> None:
-        counts.check_samples_per_device(
-            "samples_per_device", self._get_samples_per_device(counts.samples, counts.devices)
-        )
-
-    def get_sizes(self, counts: SampleCounts) -> Sequence[int]:
-        return [self._get_samples_per_device(counts.samples, counts.devices)] * counts.devices
-
-    def _get_samples_per_device(self, samples: int, devices: int) -> int:
-        return self.samples_per_device or samples // devices
-
     def assign_samples(self, task: PartitionTask) -> list[Indices]:
-        self.check_counts(task.counts)
         devices, generator = task.devices, task.generator
-        each = self._get_samples_per_device(len(task.labels), devices)
+        each = self.samples_per_device or len(task.labels) // devices
+        task.check_samples_per_device("samples_per_device", each)
         members = task.shuffle_by_class()
         given = np.zeros(len(members), np.int64)
         stock = np.array([len(own) for own in members])

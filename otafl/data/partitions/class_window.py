@@ -27,7 +27,7 @@ from pydantic import Field
 
 from otafl.core.errors import UserError
 from otafl.data.dataset import Indices
-from otafl.data.partitions.base import Partition, PartitionTask, SampleCounts
+from otafl.data.partitions.base import Partition, PartitionTask
 
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
@@ -56,16 +56,9 @@ class ClassWindow(Partition):
     """seeds of NumPy's and of Python's generator, which give the same split in all trials; if not
     given, each trial draws its own"""
 
-    def check_counts(self, counts: SampleCounts) -> None:
-        if self.classes_per_device > counts.classes:
-            raise UserError(
-                f"data.partition.classes_per_device: got {self.classes_per_device}; must be at "
-                f"most {counts.classes}, the number of classes"
-            )
-        counts.check_samples_per_device("classes_per_device", self.classes_per_device * _FIRST)
-
     def assign_samples(self, task: PartitionTask) -> list[Indices]:
-        self.check_counts(task.counts)
+        task.check_classes_per_device(self.classes_per_device)
+        task.check_samples_per_device("classes_per_device", self.classes_per_device * _FIRST)
         devices, labels, is_cifar = task.devices, task.labels, self.published == "cifar10"
         first, rest = self.split_seed or task.generator.integers(2**32, size=2)
         numpy_s, pythons = np.random.RandomState(int(first)), random.Random(int(rest))

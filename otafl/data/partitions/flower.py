@@ -13,7 +13,7 @@ Beutel et al. 2020, "Flower: A Friendly Federated Learning Research Framework", 
 from __future__ import annotations
 
 import inspect
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import ConfigDict
@@ -21,15 +21,7 @@ from pydantic import ConfigDict
 from otafl.core.errors import UserError
 from otafl.core.packages import import_extra
 from otafl.core.suggestions import format_suggestion
-from otafl.data.partitions.base import (
-    Partition,
-    PartitionTask,
-    SampleAssignment,
-    SampleCounts,
-)
-
-_SEED = 42
-"""Seed when arguments are only checked."""
+from otafl.data.partitions.base import Partition, PartitionTask, SampleAssignment
 
 
 class Flower(Partition):
@@ -46,28 +38,49 @@ class Flower(Partition):
     partitioner: str
     """class of flwr_datasets.partitioner"""
 
-    def check_counts(self, counts: SampleCounts) -> None:
-        self._build_partitioner(counts, _SEED)
-
     def assign_samples(self, task: PartitionTask) -> SampleAssignment:
-        places, generator = task.draw_permutation(), task.generator
-        partitioner = self._build_partitioner(task.counts, int(generator.integers(2**31)))
+        package = import_extra(
+            "data.partition: 'flower'",
+            "flower",
+            "datasets",
+            "flwr_datasets.partitioner",
+            instead=", or another partition",
+        )
         from datasets import Dataset
 
+        known = [name for name in package.__all__ if name != "Partitioner"]
+        if self.partitioner not in known:
+            hint = format_suggestion(self.partitioner, known) or ";"
+            raise UserError(
+                f"data.partition.partitioner: Flower has no {self.partitioner!r}{hint} known: "
+                f"{', '.join(known)}"
+            )
+        kind = getattr(package, self.partitioner)
+        takes = inspect.signature(kind).parameters
+        places = task.draw_permutation()
+        fixed = {"num_partitions": task.devices, "seed": int(task.generator.integers(2**31))}
+        fixed = {name: value for name, value in fixed.items() if name in takes}
+        given = {"partition_by": "label"} if "partition_by" in takes else {}
         columns = {"label": task.labels[places], "place": places}
         if task.owner is not None:
             columns["user"] = task.owner[places]
-        partitioner.dataset = Dataset.from_dict(columns)
         try:
+            partitioner = kind(**fixed, **given | (self.model_extra or {}))
+            partitioner.dataset = Dataset.from_dict(columns)
             count = partitioner.num_partitions
-            parts = [
-                np.asarray(partitioner.load_partition(device)["place"][:], np.int64)
-                for device in range(min(count, task.devices))
-            ]
+            assigned = SampleAssignment.from_parts(
+                [
+                    np.asarray(partitioner.load_partition(device)["place"][:], np.int64)
+                    for device in range(min(count, task.devices))
+                ]
+            )
         except Exception as error:  # any error of a partitioner
-            raise self._make_error(error) from error
-        assigned = SampleAssignment.from_parts(parts)
-        fault = ""
+            said = " ".join(str(error).split())
+            raise UserError(
+                f"data.partition: {self.partitioner}: {said} ({type(error).__name__}); it takes "
+                f"{', '.join(takes) or 'none'}, and otafl gives {' and '.join(fixed) or 'none'}"
+            ) from error
+        samples = assigned.sample_index
         if count != task.devices:
             fault = (
                 f"makes {count} partitions for {task.devices} devices; use devices.count: {count}"
@@ -77,57 +90,11 @@ class Flower(Partition):
                 f"leaves device {assigned.counts.argmin()} without a sample; use other arguments "
                 "or fewer devices"
             )
-        elif len(np.unique(assigned.sample_index)) < len(assigned.sample_index):
+        elif len(np.unique(samples)) < len(samples):
             fault = (
                 "gives a sample to several devices; use one that splits samples, such as "
                 "DirichletPartitioner"
             )
-        if fault:
-            raise UserError(f"data.partition: {self.partitioner} {fault}")
-        return assigned
-
-    def _build_partitioner(self, counts: SampleCounts, seed: int) -> Any:
-        """Build the partitioner.
-
-        Raises UserError if it does not exist or its arguments do not fit.
-        """
-        partitioner = import_extra(
-            "data.partition: 'flower'",
-            "flower",
-            "flwr_datasets.partitioner",
-            instead=", or another partition",
-        )
-        known = [name for name in partitioner.__all__ if name != "Partitioner"]
-        if self.partitioner not in known:
-            hint = format_suggestion(self.partitioner, known) or ";"
-            raise UserError(
-                f"data.partition.partitioner: Flower has no {self.partitioner!r}{hint} known: "
-                f"{', '.join(known)}"
-            )
-        kind: type[Any] = getattr(partitioner, self.partitioner)
-        takes = inspect.signature(kind).parameters
-        fixed = {"num_partitions": counts.devices, "seed": seed}
-        given = {"partition_by": "label"} | (self.model_extra or {})
-        for name in given.keys() & fixed:
-            raise UserError(
-                f"data.partition.{name}: got {given[name]!r}; leave it out; it is devices.count, "
-                "or drawn by each trial"
-            )
-        if given["partition_by"] not in (("label", "user") if counts.has_users else ("label",)):
-            raise UserError(
-                f"data.partition.partition_by: got {given['partition_by']!r}; must be label, or "
-                "user where samples have users"
-            )
-        defaults = fixed | {"partition_by": "label"}
-        own = {name: value for name, value in defaults.items() if name in takes}
-        try:
-            return kind(**own | (self.model_extra or {}))
-        except Exception as error:
-            raise self._make_error(error, f"; it takes {', '.join(takes) or 'none'}") from error
-
-    def _make_error(self, error: Exception, hint: str = "") -> UserError:
-        """Return a UserError for an error of the partitioner."""
-        said = " ".join(str(error).split())
-        return UserError(
-            f"data.partition: {self.partitioner}: {said} ({type(error).__name__}){hint}"
-        )
+        else:
+            return assigned
+        raise UserError(f"data.partition: {self.partitioner} {fault}")

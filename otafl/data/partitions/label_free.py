@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -11,7 +10,7 @@ from pydantic import Field
 from otafl.core import registry
 from otafl.core.errors import UserError
 from otafl.data.dataset import Indices
-from otafl.data.partitions.base import Partition, PartitionTask, SampleAssignment, SampleCounts
+from otafl.data.partitions.base import Partition, PartitionTask, SampleAssignment
 
 
 class Iid(Partition):
@@ -20,10 +19,6 @@ class Iid(Partition):
     is_shuffled: ClassVar[bool] = True
 
     name: Literal["iid"] = "iid"
-
-    def get_sizes(self, counts: SampleCounts) -> Sequence[int]:
-        least, more = divmod(counts.samples, counts.devices)
-        return [least + 1] * more + [least] * (counts.devices - more)
 
     def assign_samples(self, task: PartitionTask) -> SampleAssignment:
         return SampleAssignment.split_evenly(task.draw_permutation(), task.devices)
@@ -78,29 +73,21 @@ class Natural(Partition):
     min_users: int = Field(1, ge=1)
     """smallest number of users in a group, with regroup"""
 
-    def check_counts(self, counts: SampleCounts) -> None:
-        if not counts.has_users:
-            sets = [
-                n
-                for n in registry.list_names("data")
-                if registry.load_component("data", n).has_users
-            ]
+    def assign_samples(self, task: PartitionTask) -> SampleAssignment:
+        if task.owner is None:
+            sets = registry.list_fitting("data", lambda kind: bool(kind.has_users))
             raise UserError(
                 "data.partition: 'natural' needs a data set whose samples have users, such as "
                 f"{' or '.join(sets)}; use one, or another partition"
             )
-        needed = counts.devices * (self.min_users if self.regroup else 1)
-        if counts.users is not None and counts.users < needed:
-            raise UserError(
-                f"data.partition: 'natural': {counts.devices} devices need {needed} users and the "
-                f"data set has {counts.users}; use fewer devices or a smaller min_users"
-            )
-
-    def assign_samples(self, task: PartitionTask) -> SampleAssignment:
-        self.check_counts(task.counts)
         devices, generator = task.devices, task.generator
-        assert task.owner is not None  # checked by check_counts
         users, user_of = np.unique(task.owner, return_inverse=True)
+        needed = devices * (self.min_users if self.regroup else 1)
+        if len(users) < needed:
+            raise UserError(
+                f"data.partition: 'natural': {devices} devices need {needed} users and the data "
+                f"set has {len(users)}; use fewer devices or a smaller min_users"
+            )
         device_of = np.full(len(users), -1)
         if self.regroup is None:
             chosen = np.sort(generator.choice(len(users), devices, replace=False))

@@ -20,8 +20,7 @@ def load(section: Any, model: Model, samples: ServerSamples | None) -> None:
     model : Model
         The section's model, whose `start_params` are set.
     samples : ServerSamples, optional
-        Samples that no device holds; None where there are none, as in a rehearsal on synthetic
-        samples.
+        Samples that no device holds; None where there are none.
 
     Raises
     ------

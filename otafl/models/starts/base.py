@@ -11,7 +11,7 @@ from torch import Tensor
 
 from otafl.core.errors import UserError
 from otafl.core.settings import Settings
-from otafl.models.base import START_BITS, Model
+from otafl.models.base import Model
 
 FIRST = 3
 """Differences that a message lists."""
@@ -45,10 +45,6 @@ class Start(Settings):
     """Whether the server trains the weights on samples of its own."""
 
     name: str
-
-    def count_bits(self, scenario: Any, model: Model) -> int:
-        """Count the bits of a broadcast of the weights that it gives, before they are loaded."""
-        return START_BITS * model.num_params if self.gives_weights else 0
 
     @abstractmethod
     def load(

@@ -16,7 +16,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -32,7 +31,7 @@ from otafl.core.contracts import Batch
 from otafl.core.errors import UserError
 from otafl.core.problems import Problem, make_problem
 from otafl.core.rng import Streams, declare_family
-from otafl.models.base import START_BITS, Model
+from otafl.models.base import Model
 from otafl.models.starts.base import ServerSamples, Start, check_weights
 from otafl.user_code import loading
 from otafl.user_code.custom_part import CustomPart
@@ -71,18 +70,10 @@ class PretrainedHere(Start):
             text = "needs samples that no device holds; set data.server, e.g. to {fraction: 0.2}"
             yield make_problem(text, "model.start", "data")
 
-    def count_bits(self, scenario: Any, model: Model) -> int:
-        server = scenario.data.server
-        if server is None or server.classes is None:
-            return super().count_bits(scenario, model)
-        kept = (shape for name, shape in model.shapes.items() if name not in model.head)
-        return START_BITS * sum(math.prod(shape) for shape in kept)
-
     def load(
         self, section: Any, model: Model, samples: ServerSamples | None
     ) -> Mapping[str, Tensor]:
-        if samples is None:
-            return {}
+        assert samples is not None  # by `check`
         path = Path(pooch.os_cache("otafl")) / "starts"
         path /= f"{self.compute_key(section, model, samples)}.safetensors"
         weights = None
