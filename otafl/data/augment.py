@@ -76,8 +76,8 @@ class Augmentation:
         tick: Tensor,
         trial: Tensor,
         device: Tensor,
-        draw: int | str,
-        batch_size: int | None = None,
+        draw: int,
+        batch_size: int,
     ) -> Tensor:
         """Augment the images of a minibatch.
 
@@ -89,10 +89,10 @@ class Augmentation:
             Key of a round and step in the random stream.
         trial, device : Tensor, int64 [n]
             Numbers of trials and devices.
-        draw : int or str
-            Name of the draw; 0 is the minibatch of local work.
-        batch_size : int, optional
-            Images that numbers are drawn for, of which the first B are used; B if not given.
+        draw : int
+            Number of the draw; 0 is the minibatch of local work.
+        batch_size : int
+            Images that numbers are drawn for, of which the first B are used.
 
         Returns
         -------
@@ -100,8 +100,9 @@ class Augmentation:
             Augmented images, a new tensor.
         """
         purpose = AUGMENT / draw if draw else AUGMENT
-        shape = (3, batch_size or x.shape[1])
-        uniform = self._streams.draw_device_uniform_rounds(purpose, tick, trial, device, shape)
+        uniform = self._streams.draw_device_uniform_rounds(
+            purpose, tick, trial, device, (3, batch_size)
+        )
         down, right, flip = uniform[0, ..., : x.shape[1]].unbind(1)
         places = 2 * self._pad + 1
         row = self._rows + ((down * places).long() - self._pad)[..., None]
@@ -119,12 +120,3 @@ class Augmentation:
         if self._pad:
             seen = torch.where(inside.flatten(2)[:, :, None], seen, self._black)
         return seen.view(x.shape)
-
-
-def make_augmentation(
-    settings: AugmentSettings | None, data: DataSet, streams: Streams
-) -> Augmentation | None:
-    """Return the augmentation of the settings, None without one."""
-    if settings is None or not (settings.crop or settings.flip):
-        return None
-    return Augmentation(settings, data, streams)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from otafl.core.rng import Streams
-from otafl.data.augment import make_augmentation
+from otafl.data.augment import Augmentation
 from otafl.data.base import DataSource
 from otafl.data.dataset import DataSet
 from otafl.data.device_splits import ClientSamples, DeviceSplits, pack, partition_samples
@@ -97,7 +97,7 @@ def build(
         streams,
         training.batch_size,
         training.local_steps,
-        make_augmentation(source.augment, data, streams),
+        None if source.augment is None else Augmentation(source.augment, data, streams),
         training.local_epochs,
     )
     return Samples(

@@ -9,7 +9,7 @@ import torch
 from otafl.core.contracts import Cohort
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
-from otafl.data.augment import AugmentSettings, make_augmentation
+from otafl.data.augment import Augmentation, AugmentSettings
 from otafl.data.dataset import DataSet
 from otafl.data.training_data import TrainingData
 
@@ -32,7 +32,7 @@ def local_data(settings: AugmentSettings | None, shape: tuple[int, ...] = SHAPE)
     x = torch.arange(60 * int(np.prod(shape)), dtype=torch.float64).view(60, *shape) + 7
     index = torch.arange(60).view(2, DEVICES, 10)
     count = torch.full((2, DEVICES), 10)
-    augment = make_augmentation(settings, images(shape, BLACK), streams)
+    augment = settings and Augmentation(settings, images(shape, BLACK), streams)
     return TrainingData(x, torch.arange(60) % 4, index, count, 4, streams, BATCH, STEPS, augment)
 
 
@@ -77,9 +77,6 @@ def test_equals_the_loop(crop: int, flip: bool) -> None:
                     np.testing.assert_array_equal(seen.x[row, b], expected)
 
 
-def test_nothing_to_do_and_what_is_no_image() -> None:
-    streams = Streams([0], [0])
-    assert make_augmentation(None, images((3, 3)), streams) is None
-    assert make_augmentation(AugmentSettings(), images((3, 3)), streams) is None
+def test_what_is_no_image() -> None:
     with pytest.raises(UserError, match=r"data.augment: .* shape \[10\]; leave the key out"):
-        make_augmentation(AugmentSettings(flip=True), images((10,)), streams)
+        Augmentation(AugmentSettings(flip=True), images((10,)), Streams([0], [0]))

@@ -63,7 +63,8 @@ def test_the_authors_file(root: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('"4","1","d","q","u"\n', "tweet 1 must be polarity, id"),
+        ('"4","1","d","q","u"\n', "not a CSV file: .* expected 6 and found 5"),
+        ('"4","1","d","q","u","t"\n"4","1","d","q","u"\n', "tweet 2 must be polarity, id"),
         ('"4","1","d","q","u","t"\n"2","1","d","q","u","t"\n', "tweet 2 must be .* 0 or 4"),
         ("a" * 200_000, "not a CSV file"),
     ],
