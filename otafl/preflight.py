@@ -204,6 +204,7 @@ def reduce_scenario(scenario: Scenario) -> Scenario:
         "eval_every": 1,
         "eval_samples": min(training.eval_samples or TESTED, TESTED),
         "fine_tune_steps": min(training.fine_tune_steps, 1),
+        "cross_test": False,
         "duration_s": None,
         "stop_at": None,
     }

@@ -7,6 +7,7 @@ local training and evaluation need beside it is bounded by `engine.chunk_mb`.
 
 from __future__ import annotations
 
+import math
 import os
 from typing import NamedTuple
 
@@ -59,8 +60,9 @@ def estimate_trial(scenario: Scenario) -> int:
         return least
     servers = scenario.topology.count(scenario)
     of_server = scenario.topology.make_server_scenario(scenario)
-    each = _estimate_state(of_server, model) + _estimate_channel(of_server)
-    each += DEVICE_BYTES * of_server.devices.count
+    channel = count_participants(of_server) * math.prod(_get_channel_size(of_server))
+    each = _estimate_state(of_server, model) + DEVICE_BYTES * of_server.devices.count
+    each += CHANNEL_COPIES * channel * _get_dtype(scenario).to_complex().itemsize
     return int(servers * each + INDEX_BYTES * len(load_cached(scenario.data).y_train))
 
 
@@ -143,20 +145,15 @@ def _get_channel_size(scenario: Scenario) -> tuple[int, int]:
     return getattr(channel, "antennas", None) or 1, getattr(channel, "subcarrier_groups", None) or 1
 
 
-def _estimate_channel(scenario: Scenario) -> int:
-    """Return the bytes of a trial's channel in a round."""
-    antennas, groups = _get_channel_size(scenario)
-    size = _get_dtype(scenario).to_complex().itemsize
-    return CHANNEL_COPIES * count_participants(scenario) * antennas * groups * size
-
-
 def _estimate_state(scenario: Scenario, model: Model) -> int:
     """Return the bytes of a trial's state with one server."""
     count, participants = scenario.devices.count, count_participants(scenario)
     some = max(2, min(count, FEW_DEVICES))
     one, few = (_count_numbers(scenario, model, devices) for devices in (1, some))
     server = one.server + (count - 1) * (few.server - one.server) // (some - 1)
-    numbers = 4 * server + 2 * participants * few.payload + _bound_rows(scenario) * few.device
+    # device state of all that have taken part, and as much again in a round's work
+    rows = count + min(count, participants * scenario.training.rounds)
+    numbers = 4 * server + 2 * participants * few.payload + rows * few.device
     return numbers * _get_dtype(scenario).itemsize
 
 
@@ -182,13 +179,3 @@ def _count_numbers(scenario: Scenario, model: Model, count: int) -> _Numbers:
         sum(block[0, 0].numel() for block in own.values()),
         algorithm.broadcast(server, cohort).num_coordinates,
     )
-
-
-def _bound_rows(scenario: Scenario) -> int:
-    """Return an upper bound on the rows of device state of a trial.
-
-    They are the rows of devices that have taken part, and as many again in a round's work.
-    """
-    count = scenario.devices.count
-    took_part = count_participants(scenario) * scenario.training.rounds
-    return count + min(count, took_part)

@@ -110,11 +110,6 @@ CASES: list[tuple[dict[str, Any], str]] = [
         "4 devices need 4 users and the data set has 3; use fewer devices",
     ),
     partition("iid", "devices.count: 1438 devices need a training sample each", 1438),
-    partition("shards", "shards_per_device: 4 devices x 400 are", shards_per_device=400),
-    partition("dirichlet", "data.partition.min_samples: 4 devices x 360 are", min_samples=360),
-    partition("dirichlet_mix", "samples_per_device: 4 devices x 360 are", samples_per_device=360),
-    partition("class_window", "classes_per_device: 80 devices x 20 are more", 80),
-    ({"data.train_samples": 1438}, "data.train_samples: got 1438; must be at most 1437"),
     ({"data.validation": 1e-4}, "data.validation: 0.0001 of 1437 training samples leaves 1437"),
     (
         {"model": {"name": "conv_net", "channels": [2] * 4}},
@@ -212,6 +207,16 @@ def test_check_says_what_run_says(place: int, home: Path, capsys: pytest.Capture
     section = next(iter(keys)).partition(".")[0]
     words = [*alone.strip().partition(":")[0].split("."), section]
     assert any(word in text.splitlines()[int(line) - 1] for word in words)
+
+
+def test_a_sweep_refuses_a_misfit_before_it_computes(
+    home: Path, capsys: pytest.CaptureFixture
+) -> None:
+    (home / "s.yaml").write_text(
+        yaml.safe_dump(tree({"sweep": {"algorithm": ["fedavg", "fedbn"]}}))
+    )
+    assert "'fedbn' needs a model" in said(capsys, "sweep", "s.yaml", "--out", "out")
+    assert not (home / "out" / "parts").exists()
 
 
 @pytest.mark.parametrize("topology", ["star", "graph", "cells"])

@@ -11,13 +11,12 @@ of `Partition`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar, NoReturn
+from collections.abc import Sequence
+from typing import ClassVar, NoReturn
 
 import numpy as np
 from pydantic import ConfigDict
 
-from otafl.data.dataset import Indices
 from otafl.data.partitions.base import Partition, PartitionTask, SampleAssignment
 from otafl.user_code.custom_part import CustomFunction
 
@@ -40,13 +39,16 @@ class CustomPartition(CustomFunction, Partition):
 
     def assign_samples(self, task: PartitionTask) -> SampleAssignment:
         returned = self.call(task)
-        parts = [
-            self._to_sample_index(part, device)
-            for device, part in enumerate(self._check_parts(returned))
-        ]
-        if len(parts) != task.devices:
-            self._refuse(f"the samples of {len(parts)} devices", f"those of {task.devices}")
-        assigned = SampleAssignment.from_parts(parts)
+        if not isinstance(returned, Sequence | np.ndarray) or isinstance(returned, str):
+            self._refuse(f"type {type(returned).__name__}", "a list with one item for each device")
+        if len(returned) != task.devices:
+            self._refuse(f"the samples of {len(returned)} devices", f"those of {task.devices}")
+        parts = [np.asarray(part) for part in returned]
+        for device, one in enumerate(parts):
+            if one.ndim != 1 or not len(one) or one.dtype.kind not in "iu":
+                got = f"shape {list(one.shape)} and type {one.dtype} for device {device}"
+                self._refuse(got, "at least one sample, as an array [n] of whole numbers")
+        assigned = SampleAssignment.from_parts([one.astype(np.int64) for one in parts])
         samples = len(task.labels)
         if not ((assigned.sample_index >= 0) & (assigned.sample_index < samples)).all():
             self._refuse("indices out of range", f"whole numbers from 0 to {samples - 1}")
@@ -54,21 +56,6 @@ class CustomPartition(CustomFunction, Partition):
         if times.max() > 1:
             self._refuse(f"sample {times.argmax()} {times.max()} times", "each once at most")
         return assigned
-
-    def _check_parts(self, returned: Any) -> Iterable[Any]:
-        """Return the result if it is a list. Raises UserError otherwise."""
-        if not isinstance(returned, Sequence | np.ndarray) or isinstance(returned, str):
-            self._refuse(f"type {type(returned).__name__}", "a list with one item for each device")
-        return returned
-
-    def _to_sample_index(self, part: Any, device: int) -> Indices:
-        """Return a device's samples as an array [n]. Raises UserError if they are not indices."""
-        places = np.asarray(part)
-        if places.ndim != 1 or not len(places) or places.dtype.kind not in "iu":
-            got = f"shape {list(places.shape)} and type {places.dtype}"
-            wanted = "at least one sample, as an array [n] of whole numbers"
-            self._refuse(f"{got} for device {device}", wanted)
-        return places.astype(np.int64)
 
     def _refuse(self, fault: str, wanted: str) -> NoReturn:
         """Raise UserError for a result of the function."""
