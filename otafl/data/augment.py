@@ -1,8 +1,9 @@
 """Random crops and flips of the images of training minibatches.
 
 An image is padded on all sides with black pixels, cut to its size again at a random place, and
-flipped left to right with probability 1/2. This is the usual augmentation of CIFAR. The random
-numbers depend on seed, trial, device, round, step, draw and the position in the minibatch.
+flipped left to right with probability 1/2. This is the usual augmentation of CIFAR. Black is the
+smallest value of a channel in the training images. The random numbers depend on seed, trial,
+device, round, step, draw and the position in the minibatch.
 
 References
 ----------
@@ -11,7 +12,6 @@ He et al. 2016, "Deep Residual Learning for Image Recognition", section 4.2.
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
@@ -63,9 +63,8 @@ class Augmentation:
             )
         self._channels, self._high, self._wide = image
         place, dtype = streams.device, streams.dtype
-        black = 0.0 if data.black is None else data.black
-        whole = np.array(np.broadcast_to(black, data.input_shape))
-        self._black = torch.from_numpy(whole.reshape(self._channels, -1)).to(place, dtype)
+        black = data.x_train.reshape(len(data.x_train), self._channels, -1).min((0, 2))
+        self._black = torch.from_numpy(black)[:, None].to(place, dtype)
         self._rows = torch.arange(self._high, device=place)
         self._columns = torch.arange(self._wide, device=place)
         self._streams = streams

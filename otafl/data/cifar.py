@@ -79,10 +79,10 @@ class Cifar(DataSource):
         if self.pixel_scale == "standardised":
             moments = self.channel_mean, self.channel_deviation
             mean, deviation = (255.0 * np.array(one)[:, None, None] for one in moments)
-            x_train, x_test, black = shift_and_scale(train, test, mean, 1.0 / deviation)
+            x_train, x_test = shift_and_scale(train, test, mean, 1.0 / deviation)
         else:
-            x_train, x_test, black = scale_images(train, test, self.pixel_scale)
-        return DataSet(x_train, y_train, x_test, y_test, self.classes, black=black)
+            x_train, x_test = scale_images(train, test, self.pixel_scale)
+        return DataSet(x_train, y_train, x_test, y_test, self.classes)
 
 
 def read_batch(path: Path, labels: str, classes: int) -> tuple[Bytes, Indices]:

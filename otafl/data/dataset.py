@@ -46,9 +46,6 @@ class DataSet:
         Validation samples and their labels, in the same form; none by default.
     owner, owner_test : ndarray, int64 [n], optional
         User of each training and test sample, if the data have users.
-    black : ndarray, float32, optional
-        Value of a black pixel, in a shape that broadcasts to a sample, for the padding of augmented
-        images; 0 if not given.
     time, time_test : ndarray, float64 [n], optional
         Time of each training and test sample, if it is known.
     x_server, y_server : ndarray, optional
@@ -65,7 +62,6 @@ class DataSet:
     y_validation: Labelled = field(default_factory=lambda: np.empty(0, np.int64))
     owner: Indices | None = None
     owner_test: Indices | None = None
-    black: Floats | None = None
     time: NDArray[np.float64] | None = None
     time_test: NDArray[np.float64] | None = None
     x_server: Floats | None = None
@@ -82,13 +78,6 @@ class DataSet:
         if self.labels == "classes":
             return self.y_train
         return np.zeros(len(self.y_train), np.int64)
-
-    @property
-    def class_labels_test(self) -> Indices:
-        """The classes of the test samples [n], all 0 where labels are no classes."""
-        if self.labels == "classes":
-            return self.y_test
-        return np.zeros(len(self.y_test), np.int64)
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -185,9 +174,6 @@ def check_dataset(data: Any, name: str) -> DataSet:
             )
         refuse_wrong(~np.isfinite(column), column, label, about, "not finite", wanted)
         parts[about] = column
-    if data.black is not None:
-        black = to_numbers(data.black, f"{label}: black", _SAMPLES)
-        to_single(black, label, "black values")  # a check; it has a shape of its own
     return replace(data, **parts)
 
 

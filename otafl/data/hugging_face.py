@@ -74,12 +74,12 @@ class HuggingFace(DataSource):
         check_column(train, self.label, "label")
         x_train, x_test = (self._read_samples(part, self.image) for part in (train, test))
         y_train, y_test, classes = _encode_labels(train, test, self.label)
-        owner, owner_test, black = None, None, None
+        owner, owner_test = None, None
         if self.user is not None:
             check_column(train, self.user, "user")
             owner, owner_test, _ = _encode_values(train[self.user], test[self.user])
         if x_train.dtype == np.uint8:
-            x_train, x_test, black = scale_images(x_train, x_test, self.pixel_scale)
+            x_train, x_test = scale_images(x_train, x_test, self.pixel_scale)
         return DataSet(
             x_train,
             y_train,
@@ -88,7 +88,6 @@ class HuggingFace(DataSource):
             classes,
             owner=owner,
             owner_test=owner_test,
-            black=black,
         )
 
     def _read_samples(self, part: Any, column: str) -> Any:

@@ -76,8 +76,8 @@ class GreyImages(DataSource):
                 f"{paths[0]} has images of {train.shape[1]} pixels but {paths[2]} of "
                 f"{test.shape[1]}"
             )
-        x_train, x_test, black = scale_images(train, test, self.pixel_scale)
-        return DataSet(x_train, y_train, x_test, y_test, self.classes, black=black)
+        x_train, x_test = scale_images(train, test, self.pixel_scale)
+        return DataSet(x_train, y_train, x_test, y_test, self.classes)
 
 
 def _read_pair(images: Path, labels: Path) -> tuple[Bytes, Indices]:

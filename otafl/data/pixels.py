@@ -15,7 +15,7 @@ Doubles = NDArray[np.float64]
 _SPREAD = 0.001  # added to a deviation of bytes (Shi et al. 2023), which is 0 for a constant pixel
 
 
-def scale_images(train: Bytes, test: Bytes, scale: Scale) -> tuple[Floats, Floats, Floats]:
+def scale_images(train: Bytes, test: Bytes, scale: Scale) -> tuple[Floats, Floats]:
     """Scale training and test images.
 
     Parameters
@@ -28,26 +28,25 @@ def scale_images(train: Bytes, test: Bytes, scale: Scale) -> tuple[Floats, Float
 
     Returns
     -------
-    tuple of three ndarray, float32
-        Training images, test images, and the value of a black pixel.
+    tuple of two ndarray, float32
+        Training and test images.
     """
     if scale == "standardised":
         mean, deviation = _compute_moments(train, test)
         return shift_and_scale(train, test, mean, 1.0 / (deviation + _SPREAD))
     x_train, x_test = train.astype(np.float32), test.astype(np.float32)
-    black = np.zeros((), np.float32)
-    for x in (x_train, x_test, black):
+    for x in (x_train, x_test):
         if scale != "raw":
             x /= 255.0
         if scale == "signed":
             x *= 2.0
             x -= 1.0
-    return x_train, x_test, black
+    return x_train, x_test
 
 
 def shift_and_scale(
     train: Bytes | Floats, test: Bytes | Floats, mean: Doubles, factor: Doubles
-) -> tuple[Floats, Floats, Floats]:
+) -> tuple[Floats, Floats]:
     """Subtract the mean from images and multiply by the factor.
 
     Parameters
@@ -59,15 +58,15 @@ def shift_and_scale(
 
     Returns
     -------
-    tuple of three ndarray, float32
-        Training images, test images, and the value of a black pixel.
+    tuple of two ndarray, float32
+        Training and test images.
     """
     shift, factor = mean.astype(np.float32), factor.astype(np.float32)
     x_train, x_test = (part.astype(np.float32, copy=False) for part in (train, test))
     for x in (x_train, x_test):
         x -= shift
         x *= factor
-    return x_train, x_test, np.asarray(-shift * factor)
+    return x_train, x_test
 
 
 def _compute_moments(train: Bytes, test: Bytes) -> tuple[Doubles, Doubles]:

@@ -72,7 +72,7 @@ def withhold(settings: ServerDataSettings, data: DataSet) -> DataSet:
         If it leaves no sample to the server, to the devices or to the test.
     """
     groups: Indices = data.class_labels
-    test_groups: Indices | None = data.class_labels_test
+    test_groups: Indices | None = data.y_test if data.labels == "classes" else None
     generator = np.random.default_rng([0, 0x5E4E4])  # the same draw in all trials
     if settings.by == "users":
         if data.owner is None:

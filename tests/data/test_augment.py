@@ -20,10 +20,10 @@ BLACK = np.array([-1.0, 3.0], np.float32)[:, None, None]
 STEPS, BATCH, DEVICES = 3, 4, 3
 
 
-def images(shape: tuple[int, ...], black: np.ndarray | None = None) -> DataSet:
-    """A data set of such samples, with none in it."""
-    x, y = np.empty((0, *shape), np.float32), np.empty(0, np.int64)
-    return DataSet(x, y, x, y, 4, black=black)
+def images(shape: tuple[int, ...]) -> DataSet:
+    """A data set of a black image."""
+    x, y = np.zeros((1, *shape), np.float32), np.zeros(1, np.int64)
+    return DataSet(x + BLACK if shape == SHAPE else x, y, x, y, 4)
 
 
 def local_data(settings: AugmentSettings | None, shape: tuple[int, ...] = SHAPE) -> TrainingData:
@@ -32,7 +32,7 @@ def local_data(settings: AugmentSettings | None, shape: tuple[int, ...] = SHAPE)
     x = torch.arange(60 * int(np.prod(shape)), dtype=torch.float64).view(60, *shape) + 7
     index = torch.arange(60).view(2, DEVICES, 10)
     count = torch.full((2, DEVICES), 10)
-    augment = settings and Augmentation(settings, images(shape, BLACK), streams)
+    augment = settings and Augmentation(settings, images(shape), streams)
     return TrainingData(x, torch.arange(60) % 4, index, count, 4, streams, BATCH, STEPS, augment)
 
 

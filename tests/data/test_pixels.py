@@ -18,7 +18,5 @@ def test_scales_of_grey_images() -> None:
     one = scale_images(train, test, "standardised")
     expected = (values - values.mean()) / (values.std() + 0.001)
     assert_allclose(np.concatenate([one[0], one[1]]).ravel(), expected, rtol=1e-5)
-    assert_allclose(one[2], expected[0], rtol=1e-5)
     signed = scale_images(train, test, "signed")
     assert_allclose(signed[0], train / 127.5 - 1, atol=1e-6)
-    assert signed[2] == -1
