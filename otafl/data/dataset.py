@@ -138,10 +138,8 @@ def check_dataset(data: Any, name: str) -> DataSet:
             "[n, features], such as x[:, None]"
         )
     arrays["validation"] = np.empty((0, *shape)), np.empty((0, *ends), y_train.dtype)
-    for part in ("validation", "server"):
-        given = getattr(data, f"x_{part}"), getattr(data, f"y_{part}")
-        if any(one is not None and len(one) for one in given):
-            arrays[part] = _to_arrays(data, label, part)
+    if any(one is not None and len(one) for one in (data.x_validation, data.y_validation)):
+        arrays["validation"] = _to_arrays(data, label, "validation")
     classes = _check_num_classes(label, data.classes, kind, shape, y_train)
     parts: dict[str, Any] = {"classes": classes}
     for part, (x, y) in arrays.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,8 +21,7 @@ from otafl.data.partitions.base import SampleAssignment
 PARTITION = declare_purpose("partition", __name__)
 
 
-@dataclass(frozen=True)
-class DeviceSplits:
+class DeviceSplits(NamedTuple):
     """Samples of a trial's devices, as indices in a data set.
 
     Parameters
@@ -37,10 +36,8 @@ class DeviceSplits:
 
     def split(self, devices: int) -> list[DeviceSplits]:
         """Split into consecutive groups of so many devices."""
-        parts = zip(
-            *(one.split(devices) for one in (self.train, self.test, self.validation)), strict=True
-        )
-        return [DeviceSplits(*own) for own in parts]
+        groups = (one.split(devices) for one in self)
+        return [DeviceSplits(*own) for own in zip(*groups, strict=True)]
 
 
 def partition_samples(
@@ -252,19 +249,20 @@ class ClientSamples:
         index = torch.arange(len(y), device=y.device).expand(len(trial), -1)
         return ClientSamples(x, y, index, torch.full_like(trial, len(y)), trial, classes, True)
 
-    def list_trial_labels(self) -> list[NDArray[Any]]:
-        """Return the labels of all devices of each trial together, on the host."""
+    def _list_trials(self) -> list[Tensor]:
+        """Return the indices of the samples of all devices of each trial together, int64 [m]."""
         trials = int(self.trial[-1]) + 1
         held = torch.arange(self.index.shape[1], device=self.y.device) < self.count[:, None]
         parts = zip(self.index.chunk(trials), held.chunk(trials), strict=True)
-        return [self.y[index[mask]].cpu().numpy() for index, mask in parts]
+        return [index[mask] for index, mask in parts]
+
+    def list_trial_labels(self) -> list[NDArray[Any]]:
+        """Return the labels of all devices of each trial together, on the host."""
+        return [self.y[index].cpu().numpy() for index in self._list_trials()]
 
     def pool_devices(self) -> ClientSamples:
         """Return a copy in which each device has the samples of all devices of its trial."""
-        trials = int(self.trial[-1]) + 1
-        held = torch.arange(self.index.shape[1], device=self.y.device) < self.count[:, None]
-        whole = [self.index.view(trials, -1)[s][held.view(trials, -1)[s]] for s in range(trials)]
-        parts = [[one.cpu().numpy()] for one in whole]
+        parts = [[index.cpu().numpy()] for index in self._list_trials()]
         index, count = (torch.from_numpy(array).to(self.y.device) for array in pack(parts))
         return ClientSamples(
             self.x, self.y, index[self.trial, 0], count[self.trial, 0], self.trial, self.classes
