@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,25 +41,25 @@ class Samples:
 
 
 def build(
-    sections: Sequence[DataSource],
+    source: DataSource,
     devices: int,
     training: Any,
     streams: Streams,
-    whole: Streams | None = None,
+    shared: Streams | None = None,
 ) -> Samples:
     """Load the data set and partition it over the devices.
 
     Parameters
     ----------
-    sections : Sequence of DataSource
-        Sections `data` of the S trials, which are equal because no field is stackable.
+    source : DataSource
+        Section `data` of the S trials, in which no field is stackable.
     devices : int
         Number of devices K.
     training : TrainingSettings
         Section `training`, of which `batch_size`, `local_steps` and `local_epochs` are used.
     streams : Streams
         Random streams of the S trials.
-    whole : Streams, optional
+    shared : Streams, optional
         Streams of fewer trials, if the devices of several consecutive trials share one partition,
         as the servers of a topology do.
 
@@ -74,9 +73,8 @@ def build(
     UserError
         If the data set cannot be read or partitioned.
     """
-    source = sections[0]
     data = load_cached(source)
-    assigned_streams = streams if whole is None else whole
+    assigned_streams = streams if shared is None else shared
     num_devices = devices * (streams.num_trials // assigned_streams.num_trials)
     held = [
         part

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -84,17 +84,12 @@ class EngineParts:
         return Context(cohort, self.hyper, self.streams, t)
 
 
-def assemble(
-    points: Sequence[Point],
-    trials: Sequence[int],
-    samples_of: Callable[..., Samples] = data.build,
-) -> EngineParts:
+def assemble(points: Sequence[Point], trials: Sequence[int]) -> EngineParts:
     """Build the parts for points of one stack key and these trial numbers.
 
     S = points x trials x servers, point by point.
 
-    samples_of: reads and partitions the samples. Raises UserError for errors that no section of the
-    scenario shows.
+    Raises UserError for errors that no section of the scenario shows.
     """
     scenario = points[0].scenario
     device = select_torch_device(scenario.engine.device)
@@ -113,7 +108,8 @@ def assemble(
     scenario, count = rows[0], rows[0].devices.count
     of_devices = [row.devices for row in rows]
     servers = topology.build(laid_out)
-    samples = laid_out.partition_samples(samples_of, count)
+    shared = laid_out.trials if scenario.topology.partition_scope == "all" else None
+    samples = data.build(scenario.data, count, scenario.training, streams, shared)
     check_labels(scenario, samples)
     shape, classes = samples.data.input_shape, samples.data.classes
     model = models.build(scenario.model, shape, classes, scenario.loss)

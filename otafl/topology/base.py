@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -17,7 +17,6 @@ from otafl.core import settings
 from otafl.core.contracts import Hyper, LinkReport, Tensors
 from otafl.core.rng import Streams
 from otafl.core.stateful import Stateful
-from otafl.data import Samples
 from otafl.uplink.intercell import InterCellInterference
 
 SERVER_BITS = 32
@@ -101,16 +100,6 @@ class Rows:
         seeds = [row.seed for row in self.scenarios]
         numbers = [number + (index + 1 << LINK_BITS) for number in self.numbers]
         return Streams(seeds, numbers, self.streams.device, self.streams.dtype)
-
-    def partition_samples(self, build: Callable[..., Samples], devices: int) -> Samples:
-        """Partition the data set over each server's K devices, or over all C K of a trial.
-
-        `build` is `otafl.data.build` or a function with its arguments.
-        """
-        first = self.scenarios[0]
-        sections = [row.data for row in self.scenarios]
-        whole = self.trials if first.topology.partition_scope == "all" else None
-        return build(sections, devices, first.training, self.streams, whole)
 
 
 PartitionScope = Literal["each", "all"]

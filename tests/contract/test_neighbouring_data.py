@@ -65,7 +65,9 @@ class Tapped:
         samples_of: Callable[..., Samples] = data.build,
         told: list[Sight] | None = None,
     ) -> None:
-        self.engine = Engine(assemble([Point(0, {}, scenario)], [0], samples_of))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(data, "build", samples_of)
+            self.engine = Engine(assemble([Point(0, {}, scenario)], [0]))
         self.sights: list[Sight] = []
         self._told = told
         transport: Any = self.engine.parts.link.transport
@@ -138,8 +140,10 @@ def _make_other(victim: int) -> Callable[..., Samples]:
     """Return a function that builds the samples, the victim's replaced by as many of weak noise
     and of one class."""
 
+    build_own = data.build
+
     def build(*given: Any) -> Samples:
-        samples = data.build(*given)
+        samples = build_own(*given)
         local = samples.training_data
         count, old = int(local.count[victim]), len(local.y)
         generator = torch.Generator().manual_seed(5)

@@ -29,7 +29,7 @@ SKEWED = {"name": "label_skew"}
 def built(trials: tuple[int, ...] = (0, 1, 2), **keys: Any) -> Samples:
     source = Digits(**{"train_samples": 300, "partition": "dirichlet", **keys})
     streams = Streams([7] * len(trials), trials)
-    return build([source] * len(trials), DEVICES, TRAINING, streams)
+    return build(source, DEVICES, TRAINING, streams)
 
 
 def held(samples: Samples, cell: int) -> set[int]:
