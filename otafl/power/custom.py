@@ -34,7 +34,7 @@ from torch import Tensor
 from otafl.core.contracts import ChannelStatistics, Coefficients, Hyper, Link
 from otafl.core.errors import UserError
 from otafl.core.problems import Problem
-from otafl.power.base import Constraint, PowerPolicy
+from otafl.power.base import Constraint, PowerPolicy, get_segment_lengths
 from otafl.user_code import loading
 from otafl.user_code.custom_part import Call, CustomClass, check_parts, describe_kind
 
@@ -222,11 +222,16 @@ def _find_fault(p: Tensor, eta: Tensor, link: Link, constraint: str) -> str:
     """Describe a number that is not finite, an eta not above 0, or a power above the budget.
 
     If all is well, the result is empty, and it synchronises with the device once. The budget of
-    "sum" is that of the round's participants together.
+    "sum" is that of the round's participants together. If the policy knows the power of each
+    segment, the budget bounds the mean over the payload's segments.
     """
     finite = torch.isfinite(p)
     useful = torch.isfinite(eta) & (eta > 0)
     power, budget = p.abs().double().square() * link.symbol_power, link.budget[:, None].double()
+    if link.segment_power is not None:
+        share = (lengths := get_segment_lengths(link)[0]) / lengths.sum()
+        power = p.abs().double().square() * link.segment_power
+        power = (power * share[:, None]).sum(1, keepdim=True)
     used = power / budget
     if constraint == "sum":
         whole = (budget * link.transmit_mask[:, None]).sum(-1)

@@ -16,6 +16,7 @@ from support.refusals import assert_refused
 
 import otafl
 from otafl.core.contracts import Coefficients, Link
+from otafl.core.errors import UserError
 from otafl.power.base import PowerPolicy
 from otafl.power.custom import CustomPower
 from otafl.running.stack_run import Checkpoint, run_stack
@@ -74,6 +75,16 @@ def sums(link, share=1.0):
     return p, torch.ones(link.h.shape[:2])
 
 sums.constraint = "sum"
+
+def level(link, share=1.0):
+    """Each segment of a payload at full power."""
+    p = (share * link.budget[:, None] / link.segment_power).sqrt()
+    return p * torch.conj(torch.sgn(link.h)), torch.ones(link.h.shape[:2])
+
+level.needs_segment_power = True
+
+def stretches(draw, subcarrier_groups=5):
+    return draw.draw_complex_normal(1, subcarrier_groups)
 
 def share(link, part=1.0, factor=1.0):
     """A part of full power, and the noise-free scaling of the first device."""
@@ -241,3 +252,19 @@ def test_memory_goes_on_from_a_checkpoint(name: str, tmp_path: Path) -> None:
     again = run_stack(points, None, None, Checkpoint(tmp_path / "kept.pt", 2))
     np.testing.assert_array_equal(again.variables["tx_power_w"], whole)
     assert len(np.unique(whole.round(6))) > 2
+
+
+def test_a_policy_sees_the_power_of_each_segment() -> None:
+    channel = {"channel": "my_own_policies:stretches"}
+    used = powers(power={"name": "my_own_policies:level"}, **channel)
+    np.testing.assert_allclose(used, 1.0, rtol=1e-4)
+    known, whole = (
+        otafl.run(SCENARIO | channel | {"power": f"my_own_policies:{name}"}) for name in
+        ("level", "share")
+    )  # fmt: skip
+    scalars = np.abs(known["link_p_0_real"] + 1j * known["link_p_0_imag"])
+    assert float(scalars.std("segment_0").min()) > 0
+    extra = (known["side_symbols"] - whole["side_symbols"]).isel(round=slice(1, None)).values
+    np.testing.assert_array_equal(extra[0], 16.0 * np.arange(1, 5))  # 4 devices, 4 numbers
+    with pytest.raises(UserError, match=r"1\.1 times the budget"):
+        powers(power={"name": "my_own_policies:level", "share": 1.1}, **channel)
