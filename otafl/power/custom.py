@@ -213,9 +213,12 @@ class FunctionPolicy(PowerPolicy):
 
 def _is_plain(value: Any) -> bool:
     """Return whether a value is a number, a text, a tensor or an array, or contains only these."""
-    if isinstance(value, dict | list | tuple | set):
-        return all(map(_is_plain, value.values() if isinstance(value, dict) else value))
-    return value is None or isinstance(value, complex | float | int | str | Tensor | np.ndarray)
+    if isinstance(value, dict):
+        return all(map(_is_plain, value.values()))
+    if type(value) in (list, tuple, set):
+        return all(map(_is_plain, value))
+    plain = complex, float, int, str, Tensor, np.ndarray, np.generic
+    return value is None or isinstance(value, plain)
 
 
 def _find_fault(p: Tensor, eta: Tensor, link: Link, constraint: str) -> str:

@@ -67,6 +67,18 @@ class Falling:
 
 falling = Falling()
 
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(1, 1)
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, link):
+        self.calls += 1
+        return amplitudes(link)[0] / self.calls, amplitudes(link)[1]
+
+net = Net()
+
 def sums(link, share=1.0):
     """The power of all participants on the second device."""
     p = torch.zeros_like(link.h)
@@ -207,13 +219,27 @@ def powers(**keys: Any) -> np.ndarray:
 
 def test_every_stack_starts_with_a_fresh_object() -> None:
     sweep = {"devices.count": [4], "training.batch_size": [5, 6], "channel.snr_db": [0, 10]}
-    given = importlib.import_module("my_own_policies").falling
+    own = importlib.import_module("my_own_policies")
+    given = own.falling
     shares = np.cumsum(1 / np.arange(1, 5)) / np.arange(1, 5)
     expected = np.broadcast_to(shares[:, None] ** 2, (1, 2, 2, 2, 4, 4))
     for power in ("my_own_policies:falling", given, given.__call__, functools.partial(given)):
         found = powers(power={"name": power}, sweep=sweep, trials=2)
         np.testing.assert_allclose(found, expected, rtol=1e-3)
-    assert given.calls == 0
+    assert given.calls == own.net.calls == 0
+
+
+def test_policies_in_a_loop_of_ones_own() -> None:
+    """A class has its state, and an object is used itself, as gradients pass to it."""
+    own, updates = importlib.import_module("my_own_policies"), torch.ones(2, 5)
+    for power in (own.Queue, {"name": own.Queue, "average": 0.5}, "my_own_policies:Queue"):
+        uplink = otafl.WirelessUplink(2, power=power, channel="awgn")
+        sent = [uplink(round, updates)[1].participants for round in range(3)]
+        assert sent == [2, 0, 2]
+    falling = own.Falling()
+    uplink = otafl.WirelessUplink(2, power=falling, channel="awgn")
+    assert [uplink(round, updates)[1].participants for round in range(2)] == [2, 2]
+    assert falling.calls == 2
 
 
 @pytest.mark.parametrize(
@@ -237,7 +263,7 @@ def test_a_class_has_a_state_in_each_trial(keys: dict[str, Any]) -> None:
     assert queue.max() > 0
 
 
-@pytest.mark.parametrize("name", ["Queue", "falling"])
+@pytest.mark.parametrize("name", ["Queue", "falling", "net"])
 def test_memory_goes_on_from_a_checkpoint(name: str, tmp_path: Path) -> None:
     power = f"my_own_policies:{name}"
     points = load_points(SCENARIO | {"trials": 2, "power": power})[1]
