@@ -79,11 +79,12 @@ class Net(torch.nn.Module):
 
 net = Net()
 
-def sums(link, share=1.0):
-    """The power of all participants on the second device."""
+def sums(link, share=1.0, trial=0):
+    """The power of all participants on the second device, and that times a share in one trial."""
     p = torch.zeros_like(link.h)
     whole = (link.budget * link.transmit_mask).sum(-1)[:, None]
-    p[..., 1] = (share * whole / link.symbol_power[..., 1]).sqrt()
+    whole[trial] *= share
+    p[..., 1] = (whole / link.symbol_power[..., 1]).sqrt()
     return p, torch.ones(link.h.shape[:2])
 
 sums.constraint = "sum"
@@ -198,6 +199,8 @@ def test_the_budget_of_the_sum_over_participants() -> None:
     torch.testing.assert_close(used.sum(-1), whole.double().expand(-1, 2), rtol=1e-5, atol=0)
     assert bool((used[..., 1] > 1.5 * link.budget[:, 1:2]).all())  # above that of the device
     assert policy.power_constraint == "sum"
+    with pytest.raises(UserError, match="at trial 2, segment 0 of the stack, a power"):
+        run("sums", share=1.1, trial=2)  # two of its six devices do not take part
 
 
 SCENARIO: dict[str, Any] = {
