@@ -71,16 +71,11 @@ class CustomPower(CustomClass):
     }
 
     @property
-    def _found(self) -> Any:
-        """The named object, or None."""
-        with contextlib.suppress(UserError):
-            return loading.load(self.name, self.key)
-        return None
-
-    @property
     def is_class(self) -> bool:
-        """Whether the name is that of a class."""
-        return inspect.isclass(self._found)
+        """Whether the name is that of a class; False if there is no such object."""
+        with contextlib.suppress(UserError):
+            return inspect.isclass(loading.load(self.name, self.key))
+        return False
 
     @property
     def values(self) -> Any:
@@ -101,7 +96,7 @@ class CustomPower(CustomClass):
         return loading.load_checked(self.name, self.key, self.options, "link")
 
     def check(self, scenario: Any) -> Iterable[Problem]:
-        return super().check(scenario) if self.is_class or self._found is None else ()
+        return super().check(scenario) if self.is_class else ()
 
     def build(self, *args: Any) -> PowerPolicy:
         """Return the policy, whose results are checked.
@@ -190,7 +185,7 @@ class FunctionPolicy(PowerPolicy):
         p = torch.where(link.eligible_mask, p.to(link.h.dtype), 0.0)
         eta = torch.where(link.eligible_mask.any(-1), eta.to(link.gain.dtype), 1.0)
         if fault := _find_fault(p, eta, link, self.power_constraint):
-            self._section.refuse(f"returned {fault}")
+            self._section.refuse(f"returned, {fault}")
         return self._copy_memory(), Coefficients(p, eta, p != 0)
 
     def _call_policy(self, link: Link) -> tuple[Tensor, Tensor]:
