@@ -1,11 +1,12 @@
 """User-defined fading, a function of random draws: channel(draw, **options) -> h.
 
 The result h is complex or real [R, S, K], for R rounds, S trials and K devices, or [R, S, K, A] for
-A antennas at the server. E|h|^2 = 1, because the common keys give the large-scale gain
-(`path_loss_db`). The options are the other keys of the section, without those that all channels
-have. A class is instantiated once, with the options, and its instance is called with the draws.
-`draw` is a `Draws`. h is constant over a payload. The h of a round must not depend on the other
-rounds in the call.
+A antennas at the server, or [R, S, K, A, F] for F equal stretches of a payload one after the other,
+one for each coordinate for example. Otherwise h is constant over a payload. E|h|^2 = 1, because the
+common keys give the large-scale gain (`path_loss_db`). The options are the other keys of the
+section, without those that all channels have. A class is instantiated once, with the options, and
+its instance is called with the draws. `draw` is a `Draws`. The h of a round must not depend on the
+other rounds in the call.
 
 Shapes and numbers are checked in every call. Before the first round it is checked that rounds do
 not affect each other, and that the mean of |h|^2 is 1. An attribute `unit_power = False` skips the
@@ -99,7 +100,7 @@ class Draws:
 
 
 class CustomChannel(Channel):
-    """User-defined channel; h [S, K, A, 1, 1] is complex.
+    """User-defined channel; h [S, K, A, 1, F] is complex.
 
     Long-term statistics are averages over many rounds. The mean power counts as 1, because it is
     checked.
@@ -138,20 +139,21 @@ class CustomChannel(Channel):
                 f"'{self.settings.name}' is {apart!r}; expected an integer of at least 1"
             )
         self.correlation_rounds = apart
-        self._antennas: int | None = None
+        self._sizes: tuple[int, int] | None = None
         self._check_rounds()
+        antennas, self._groups = self._sizes or (1, 1)
         unit_power = bool(getattr(self._channel, "unit_power", True))
         if unit_power:
             self._check_power()
-        self.has_closed_form = unit_power and self._antennas == 1
-        numbers = self.streams.num_trials * self.devices * (self._antennas or 1)
+        self.has_closed_form = unit_power and antennas == self._groups == 1
+        numbers = self.streams.num_trials * self.devices * antennas * self._groups
         self._fading = RoundBlocks(
             lambda first, rounds: self._draw_h(first + torch.arange(rounds)),
             max(1, min(ROUNDS_PER_BLOCK, NUMBERS_AT_ONCE // numbers)),
         )
 
     def get_state(self, round: int) -> ChannelState:
-        return ChannelState(h=self._fading[round][..., None, None], gain=self.budget.gain)
+        return ChannelState(h=self._fading[round].unsqueeze(3), gain=self.budget.gain)
 
     @functools.cached_property
     def unit_mean_amplitude(self) -> Tensor:
@@ -159,17 +161,18 @@ class CustomChannel(Channel):
         total = torch.zeros_like(self.budget.gain)
         count = min(DRAWS, NUMBERS // self.devices)
         for amplitude in self._yield_distant_rounds(count):
-            total += amplitude.sum((0, 3))
+            total += amplitude.sum((0, 3, 4))
         return total / count
 
     def _yield_distant_rounds(self, count: int) -> Iterator[Tensor]:
-        """Yield |h| [R, S, K, A] of `count` rounds far apart, some at a time."""
+        """Yield |h| [R, S, K, A, F] of `count` rounds far apart, some at a time."""
         rounds = FAR + self.correlation_rounds * torch.arange(count)
-        for some in rounds.split(max(1, NUMBERS_AT_ONCE // self.budget.gain.numel())):
+        numbers = self.budget.gain.numel() * self._groups
+        for some in rounds.split(max(1, NUMBERS_AT_ONCE // numbers)):
             yield self._draw_h(some).abs()
 
     def _draw_h(self, rounds: Tensor) -> Tensor:
-        """Return h [R, S, K, A] complex, for rounds [R] int64."""
+        """Return h [R, S, K, A, F] complex, for rounds [R] int64."""
         draw = Draws(self.streams, self.devices, rounds.to(self.streams.device))
         h = self._channel(draw)
         if not isinstance(h, Tensor):
@@ -177,20 +180,22 @@ class CustomChannel(Channel):
             self.settings.refuse(f"returned a {type(h).__name__}; expected a tensor {expected}")
         whole = len(rounds), draw.trials, draw.devices
         shape = tuple(h.shape)
-        if h.dim() not in (3, 4) or shape[:3] not in (whole, (1, *whole[1:])) or 0 in shape:
+        if h.dim() not in (3, 4, 5) or shape[:3] not in (whole, (1, *whole[1:])) or 0 in shape:
             self.settings.refuse(
                 f"returned the shape {list(shape)}; expected {self._format_expected(draw)}"
             )
         h = h.to(self.streams.device, self.streams.dtype.to_complex())
-        h = (h[..., None] if h.dim() == 3 else h).expand(len(rounds), -1, -1, -1)
-        if self._antennas not in (None, h.shape[3]):
+        h = h.reshape(*shape, *[1] * (5 - len(shape))).expand(len(rounds), -1, -1, -1, -1)
+        sizes = h.shape[3], h.shape[4]
+        if self._sizes not in (None, sizes):
             self.settings.refuse(
-                f"returned {h.shape[3]} antennas; expected {self._antennas}, as in earlier rounds"
+                f"returned {sizes} antennas and stretches; expected {self._sizes}, as in earlier "
+                "rounds"
             )
-        self._antennas = h.shape[3]
+        self._sizes = sizes
         finite = torch.isfinite(torch.view_as_real(h)).all(-1)
         if not bool(finite.all()):
-            r, s, k, _ = (~finite).nonzero()[0].tolist()
+            r, s, k = (~finite).nonzero()[0, :3].tolist()
             self.settings.refuse(
                 f"returned an h that is not finite, in round {int(rounds[r])}, at trial {s}, "
                 f"device {k} of the stack; expected finite numbers"
@@ -199,7 +204,10 @@ class CustomChannel(Channel):
 
     def _format_expected(self, draw: Draws) -> str:
         shape = f"{len(draw.rounds)}, {draw.trials}, {draw.devices}"
-        return f"[{shape}], rounds by trials by devices, or [{shape}, antennas]"
+        return (
+            f"[{shape}], rounds by trials by devices, [{shape}, antennas], or "
+            f"[{shape}, antennas, stretches of the payload]"
+        )
 
     def _check_rounds(self) -> None:
         """Check that a round does not depend on the other rounds of a call."""
@@ -220,9 +228,10 @@ class CustomChannel(Channel):
         numbers = self.streams.num_trials * self.devices
         if numbers == 1:
             return
+        numbers *= self._groups
         count = max(MIN_ROUNDS, min(CHECKED_ROUNDS, CHECKED_NUMBERS // numbers))
         powers = [
-            amplitude.square().double().mean(3).flatten(1)
+            amplitude.square().double().mean((3, 4)).flatten(1)
             for amplitude in self._yield_distant_rounds(count)
         ]
         power = torch.cat(powers)  # [count, S K]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +14,7 @@ from otafl.core.errors import UserError
 from otafl.core.suggestions import format_suggestion
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
     from rich.console import Console
 
 
@@ -23,16 +25,25 @@ PRESETS = "presets"
 def list_(
     name: Annotated[
         str | None,
-        typer.Argument(help="A table, e.g. power, or what is in one, e.g. tci."),
+        typer.Argument(help="A table (power), what is in one (tci), or a section (training)."),
+    ] = None,
+    component: Annotated[
+        str | None, typer.Argument(help="What is in the table, if several have the name.")
     ] = None,
 ) -> None:
     """List what a scenario can name, or explain one."""
     out, files = make_console(), presets.list_presets()
     tables = {table: registry.list_names(table) for table in registry.TABLES}
-    if name is None:
+    if component is not None:
+        if component not in tables.get(str(name), ()):
+            unknown = f"no table {name!r}; tables: {', '.join(tables)}"
+            said = registry.format_unknown_name(str(name), component) if name in tables else unknown
+            raise UserError(f"list: {said}")
+        _explain(out, str(name), component)
+    elif name is None:
         lists = tables | {PRESETS: tuple(files)}
         print_pairs(out, ((title, ", ".join(names)) for title, names in lists.items()))
-        out.print("\notafl list TABLE explains a line, otafl list NAME a component")
+        out.print("\notafl list TABLE explains a line, otafl list NAME a component or section")
     elif name in files:
         out.print(files[name].read_text(encoding="utf-8").rstrip())
     elif name == PRESETS:
@@ -44,12 +55,18 @@ def list_(
         print_pairs(out, zip(tables[name], texts, strict=True), name)
     else:
         found = [table for table, names in tables.items() if name in names]
-        if not found:
-            every = [PRESETS, *files, *tables, *itertools.chain(*tables.values())]
+        sections = {} if found else _find_sections()
+        if name in sections:
+            out.print(name, style="bold")
+            out.print(_reflow(inspect.cleandoc(sections[name].__doc__ or "")))
+            _print_settings(out, sections[name], name, ())
+        elif not found:
+            known = [PRESETS, *files, *tables, *sections]
+            every = [*known, *itertools.chain(*tables.values())]
             hint = format_suggestion(name.lower(), every) or ";"
             raise UserError(
                 f"list: no table {name!r}, and nothing of this name{hint} tables: "
-                f"{', '.join(tables)}"
+                f"{', '.join(tables)}; sections: {', '.join(sections)}"
             )
         for table in found:
             _explain(out, table, name)
@@ -58,9 +75,7 @@ def list_(
 def _explain(out: Console, table: str, name: str) -> None:
     """Print what a component does, its settings, a scenario that uses it, and its sources."""
     from rich.padding import Padding
-    from rich.table import Table
 
-    from otafl.scenario.key_descriptions import describe_keys
     from otafl.scenario.writing import format_example
 
     found, about = registry.TABLES[table], registry.read_info(table, name)
@@ -68,15 +83,8 @@ def _explain(out: Console, table: str, name: str) -> None:
     out.print(f"{about.summary}.")
     if about.text:
         out.print(f"\n{_reflow(about.text)}")
-    settings = Table(box=None, pad_edge=False, show_header=False)
-    settings.add_column(no_wrap=True)
-    settings.add_column()
-    for key in describe_keys(registry.load_settings_class(table, name), f"{table}-{name}"):
-        default = "must be given" if key.default is None else f"default {key.default}"
-        settings.add_row(key.name, f"{key.meaning}; {key.kind}; {default}".removeprefix("; "))
-    if settings.rows:
-        out.print("\nSettings", style="bold")
-        out.print(Padding(settings, (0, 0, 0, 2)))
+    config = registry.load_settings_class(table, name)
+    _print_settings(out, config, f"{table}-{name}", ("name",))
     out.print("\nA scenario that uses it", style="bold")
     out.print(Padding(format_example(table, name).rstrip(), (0, 0, 0, 2)))
     if about.references:
@@ -84,6 +92,34 @@ def _explain(out: Console, table: str, name: str) -> None:
         for reference in about.references:
             out.print(Padding(reference, (0, 0, 0, 2)))
     out.print()
+
+
+def _find_sections() -> dict[str, type[BaseModel]]:
+    """Find the sections that choose no component; it imports the whole schema."""
+    from otafl.scenario import Scenario
+    from otafl.scenario.key_descriptions import find_sections
+
+    return find_sections(Scenario)
+
+
+def _print_settings(
+    out: Console, config: type[BaseModel], section: str, skip: tuple[str, ...]
+) -> None:
+    """Print the keys of settings: meaning, type, unit, bounds and default."""
+    from rich.padding import Padding
+    from rich.table import Table
+
+    from otafl.scenario.key_descriptions import describe_keys
+
+    settings = Table(box=None, pad_edge=False, show_header=False)
+    settings.add_column(no_wrap=True)
+    settings.add_column()
+    for key in describe_keys(config, section, skip):
+        default = "must be given" if key.default is None else f"default {key.default}"
+        settings.add_row(key.name, f"{key.meaning}; {key.kind}; {default}".removeprefix("; "))
+    if settings.rows:
+        out.print("\nSettings", style="bold")
+        out.print(Padding(settings, (0, 0, 0, 2)))
 
 
 def _reflow(text: str) -> str:

@@ -23,7 +23,7 @@ from otafl.engine.device_store import DeviceStore
 from otafl.engine.update import acknowledge_memory, encode, get_delivered_masks
 from otafl.own_loop.reports import OwnDelivery, UplinkReport, UplinkTotals
 from otafl.own_loop.update_kinds import Updates
-from otafl.power.custom import CustomPolicy
+from otafl.power.custom import CustomPower
 from otafl.scenario import load_scenario
 from otafl.uplink.base import deliver
 from otafl.uplink.signalling import Signalling
@@ -103,9 +103,9 @@ class WirelessUplink:
             raise make_unknown_name_error(f"{caller}: {name}", "a setting", name, known)
         self._caller, self._trial = caller, _check_integer(trial, "trial", caller)
         self._policy, stated = None, power
-        if callable(power):
+        if callable(power) and not inspect.isclass(power):
             called = getattr(power, "__name__", type(power).__name__)
-            self._policy = CustomPolicy(CustomPolicy.Settings.model_construct(name=called), power)
+            self._policy = CustomPower.model_construct(name=called).build(power)
             stated = "ci" if self._policy.is_inversion else "full"  # as far as other sections ask
         self._scenario = load_scenario(
             {

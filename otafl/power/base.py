@@ -20,7 +20,7 @@ from torch import Tensor
 from otafl.core.contracts import ChannelStatistics, Coefficients, Hyper, Link
 from otafl.core.settings import Settings
 
-Constraint = Literal["peak", "average", "none"]
+Constraint = Literal["peak", "average", "sum", "none"]
 Reference = Literal["max", "mean"]
 Pair = tuple[Tensor, Tensor]
 """State of a policy that is two tensors."""
@@ -88,8 +88,8 @@ class PowerPolicy(Settings):
     def power_constraint(self) -> Constraint:
         """Kind of the power constraint |p|^2 m <= budget.
 
-        It holds in every round ("peak"), over fading and devices ("average"), or not at all
-        ("none": ideal gains).
+        It holds in every round ("peak"), over fading and devices ("average"), in every round for
+        the sum over the participants ("sum"), or not at all ("none": ideal gains).
         """
         return "peak"
 
@@ -101,6 +101,11 @@ class PowerPolicy(Settings):
     @property
     def needs_variation(self) -> bool:
         """Whether the link must report the variation of symbols over the devices."""
+        return False
+
+    @property
+    def needs_segment_power(self) -> bool:
+        """Whether the link must report the mean symbol power of each segment."""
         return False
 
     def prepare(self, statistics: ChannelStatistics, hyper: Hyper) -> Any:

@@ -234,6 +234,14 @@ class TruncatedChannelInversion(PowerPolicy):
         return reduce_over_devices(cost, link, self.reference)[..., 0].reciprocal()
 
 
+H_MIN = 0.1
+STEADY = 0.9999
+"""Default h_min of `cotaf` over fading and, less rounding errors, without fading."""
+
+STATES = 64
+"""Channel states that show whether there is fading."""
+
+
 class Cotaf(PowerPolicy):
     """Inversion to a level that follows the power of the updates; weak devices are silent (COTAF).
 
@@ -257,8 +265,9 @@ class Cotaf(PowerPolicy):
     may_be_silent: ClassVar[bool] = True
 
     name: Literal["cotaf"] = "cotaf"
-    h_min: float = declare_stackable(0.1, ge=1e-30)
-    """smallest |h| of a transmitter, times the root of the large-scale gain if relative"""
+    h_min: float | None = declare_stackable(None, ge=1e-30)
+    """smallest |h| of a transmitter, times the root of the large-scale gain if relative; if not
+    given, 0.1, or 1 if no device of the trial is ever weaker, as over awgn"""
     relative: bool = Field(True, description=RELATIVE)
 
     @property
@@ -267,7 +276,11 @@ class Cotaf(PowerPolicy):
 
     def prepare(self, statistics: ChannelStatistics, hyper: Hyper) -> Tensor:
         """Return the smallest amplitude of a transmitter, [S]."""
-        return hyper["h_min"] * compute_reference_gain(statistics, self.relative).sqrt()
+        reference = compute_reference_gain(statistics, self.relative).sqrt()
+        if "h_min" in hyper:
+            return hyper["h_min"] * reference
+        weakest = statistics.draw_samples(STATES).abs().amin((0, 2))
+        return torch.where(weakest >= STEADY * reference, STEADY, H_MIN) * reference
 
     def compute_coefficients(self, state: Tensor, link: Link) -> tuple[Tensor, Coefficients]:
         r"""Compute the inversion to the time-varying scale.

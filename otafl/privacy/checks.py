@@ -155,10 +155,11 @@ def refuse_parts(scenario: Any, policy: PowerPolicy, mains: bool, bounded: bool)
     if not mains:
         raise UserError(f"devices.compute: {ENERGY}")
     named = f"power: '{scenario.power.name}'"
-    if policy.needs_variation:
+    if policy.needs_variation or policy.needs_segment_power:
+        what = "variation of payloads over the devices"
         raise UserError(
-            f"{named} needs the variation of payloads over the devices, side information that no "
-            "noise hides; with privacy.clip, use another policy"
+            f"{named} needs the {what if policy.needs_variation else 'power of each segment'}, "
+            "side information that no noise hides; with privacy.clip, use another policy"
         )
     if bounded:
         _check_can_bound(scenario, policy, named)

@@ -161,7 +161,7 @@ stop_energy_j | J | lower | energy of all devices when the target was reached
 stop_symbols | symbol | lower | uplink channel uses when the target was reached
 diverged_round | round | - | round at which training diverged
 power_constraint | 1 | - | kind of the power budget: 0 no bound, 1 every round, 2 average over
-    fading
+    fading, 3 sum over devices in every round
 start_bits | bit | lower | bits of a broadcast of the start to all devices, not in downlink_bits
 compression_actual | 1 | lower | real uplink symbols of the weights over the dense weights
 compression_nominal | 1 | lower | uplink symbols over dense weights of the middle layer

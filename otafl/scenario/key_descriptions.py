@@ -68,6 +68,16 @@ class Key:
     stackable: bool
 
 
+def find_sections(root: type[BaseModel]) -> dict[str, type[BaseModel]]:
+    """Find the sections that choose no component, such as `training`, and their settings."""
+    fields = {
+        name: info.get_default(call_default_factory=True)
+        for name, info in root.model_fields.items()
+        if get_choice(info) is None
+    }
+    return {name: type(value) for name, value in fields.items() if isinstance(value, BaseModel)}
+
+
 def describe_keys(
     config: type[BaseModel], section: str, skip: Iterable[str] = ("name",), above: str = ""
 ) -> Iterator[Key]:

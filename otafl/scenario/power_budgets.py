@@ -8,13 +8,14 @@ from typing import Any
 
 from otafl.core import registry
 
-KINDS = ("none", "peak", "average")
+KINDS = ("none", "peak", "average", "sum")
 """Kinds of power constraints, in the order of their numbers in a result (`power_constraint`)."""
 
 _WORDS = {
     "none": "without a bound",
     "peak": "in every round",
     "average": "on average over fading",
+    "sum": "in every round for the sum over devices",
 }
 _MAX_NAMED = 4
 

@@ -29,7 +29,7 @@ def check_participants(call: Call, chosen: Any) -> Devices:
         got = f"device {device} of trial {trial}, which is not available"
         call.require(False, got, "available devices")
     excess = chosen.sum(1) - wanted
-    if call.kind.select_transmitters is Selection.select_transmitters and (excess > 0).any():
+    if type(call.part).select_transmitters is Selection.select_transmitters and (excess > 0).any():
         trial = int(excess.argmax())
         count = chosen[trial].sum()
         call.require(False, f"{count} devices of trial {trial}", f"at most {count - excess[trial]}")

@@ -254,6 +254,9 @@ def transmit(
     if alignment.policy.needs_variation:
         variation = compute_variation(sent, segments, scale, row_energy)
     link = _describe_link(slot, sent, alignment, h_hat, power, lengths, sends, variation)
+    if alignment.policy.needs_segment_power:
+        each = sent.grid(row_energy / lengths).mT
+        link = replace(link, segment_power=each if bounds is None else bounds.report_powers(each))
     state, scalars = _choose_scalars(alignment, state, link, power)
     signal, stop = sent, None
     if bounds is not None:
@@ -308,6 +311,7 @@ def _describe_link(
         energy_budget=None if bounds is None else bounds.energy,
         segment_lengths=lengths,
         num_symbols=slot.num_uses,
+        round=slot.round,
     )
 
 

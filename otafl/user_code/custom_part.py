@@ -83,15 +83,15 @@ class Call:
         Start of the message: the method and its part.
     place : str
         End of the message: the place of the method.
-    kind : type
-        The class.
+    part : Any
+        The component.
     given : mapping
         The arguments by name before the call; named tensors by their shapes.
     """
 
     said: str
     place: str
-    kind: type[Any]
+    part: Any
     given: Mapping[str, Any]
 
     def require(self, fine: bool, fault: str, wanted: str) -> None:
@@ -189,7 +189,7 @@ class CustomClass(CustomPart):
                 for name, one in every.items()
             }
             own = (one.copy() if isinstance(one, np.ndarray) else one for one in args)
-            return check(Call(said, place, type(made), given), written(*own, **keys))
+            return check(Call(said, place, made, given), written(*own, **keys))
 
         return call
 

@@ -157,7 +157,8 @@ def cotaf_reference(states: States) -> Scalars:
 
     With `relative`, h_min is relative to the root of the mean large-scale gain.
     """
-    least = states.config.h_min * np.sqrt(_reference(states))
+    h_min = states.config.h_min or 0.1  # the default over fading
+    least = h_min * np.sqrt(_reference(states))
     active = np.abs(states.h) >= least
     eta = (states.budget / states.m).min(1) * least[:, 0] ** 2
     return Scalars(active.astype(float), eta, active)

@@ -14,6 +14,7 @@ import torch
 from scipy import stats
 from support.refusals import assert_refused
 
+import otafl
 from otafl import channels, csi
 from otafl.channels.custom import Draws
 from otafl.core.contracts import ChannelStatistics, LinkBudget
@@ -54,6 +55,8 @@ def normalised(draw):
 def odd(draw): return real(draw)
 odd.correlation_rounds = 0
 def growing(draw): return real(draw)[..., None].expand(-1, -1, -1, len(draw.rounds))
+def stretched(draw, subcarrier_groups=3, antennas=1):
+    return draw.draw_complex_normal(antennas, subcarrier_groups)
 class Silent:
     pass
 """
@@ -143,7 +146,10 @@ WRONG = [
     (section("flat"), f"{ON}flat' returned the shape [1, 5]; expected [3, 1, 5], rounds by trial"),
     (section("normalised"), f"{ON}normalised' returned another h for round 5 alone than for round"),
     (section("odd"), "the attribute correlation_rounds of 'my_own_channels:odd' is 0; expect"),
-    (section("growing"), f"{ON}growing' returned 1 antennas; expected 3, as in earlier rounds"),
+    (
+        section("growing"),
+        f"{ON}growing' returned (1, 1) antennas and stretches; expected (3, 1), as in ",
+    ),
     (section("Silent"), f"{ON}Silent' is a class whose instances cannot be called; expected a m"),
 ]
 
@@ -160,3 +166,42 @@ def test_numbers_that_are_not_finite_are_said_where_they_come() -> None:
     says = "returned an h that is not finite, in round 70, at trial 0, device 0 of the stack"
     with pytest.raises(UserError, match=re.escape(says)):
         found.get_state(64)
+
+
+@pytest.mark.exact
+def test_a_coefficient_for_each_coordinate() -> None:
+    """650 numbers of a softmax regression, as the policy and the receiver see them."""
+    own = section("stretched", subcarrier_groups=650, antennas=2, snr_db=120)
+    result = otafl.run(
+        {
+            "name": "each",
+            "data": "digits",
+            "model": "softmax_regression",
+            "algorithm": "fedavg",
+            "channel": own,
+            "power": "ci",
+            "receiver": "mrc",
+            "devices": {"count": 3},
+            "training": {"rounds": 2, "local_steps": 1, "batch_size": 5, "eval_every": 1},
+            "trials": 2,
+            "output": {"save_link": True},
+        }
+    )
+    h = result["link_h_0_real"].transpose("trial", "link_round", "segment_0", "device").values
+    assert h.shape == (2, 2, 650, 3)
+    assert len(np.unique(h)) == h.size
+    assert float(result["aggregation_nmse"].max()) < 1e-6
+    wide, few = (link(section("stretched", subcarrier_groups=count)) for count in (650, 3))
+    assert few.channel.get_state(70).h.shape == (1, 5, 1, 1, 3)
+    for statistics in (wide.statistics, few.statistics):
+        assert float(statistics.mean_amplitude().mean()) == pytest.approx(0.886, abs=0.02)
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize("transport", ["ofdm", "digital"])
+def test_stretches_are_sub_carriers_of_the_other_transports(transport: str) -> None:
+    keys = {"transport": {"name": transport, "subcarriers": 48}} if transport == "ofdm" else {}
+    training = {"rounds": 2, "local_steps": 1, "batch_size": 5, "eval_every": 2}
+    base = {"name": "each", "data": "digits", "algorithm": "fedavg", "devices": {"count": 3}}
+    result = otafl.run(base | keys | {"channel": section("stretched"), "training": training})
+    assert np.isfinite(result["test_accuracy"].values).all()

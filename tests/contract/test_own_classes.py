@@ -27,11 +27,16 @@ def own(table: str, name: str) -> str:
 @pytest.mark.parametrize("table", TABLES)
 def test_keys_and_classes_that_do_not_fit(table: str) -> None:
     section, name = registry.TABLES[table].section, registry.list_names(table)[1]
-    for keys, said in (
-        ({"name": own(table, name), "no_such_key": 1}, f"{section}.no_such_key: unknown key"),
+    absent = (
         ({"name": "math:pi"}, f"{section}.name: 'math:pi': 'pi' is not callable in module 'math'"),
-        ({"name": "simpy:Event"}, f"{section}.name: 'simpy:Event' is no "),
         ({"name": "collections:Counter"}, f"{section}.name: 'collections:Counter' is built in"),
+    )
+    if table == "power":  # it may name a function too, which the preflight finds
+        absent = ()
+    for keys, said in (
+        *absent,
+        ({"name": own(table, name), "no_such_key": 1}, f"{section}.no_such_key: unknown key"),
+        ({"name": "simpy:Event"}, f"{section}.name: 'simpy:Event' is no "),
     ):
         with pytest.raises(UserError) as error:
             scenario({section: keys})

@@ -142,6 +142,24 @@ def test_list_explains_a_component(capsys: pytest.CaptureFixture) -> None:
     assert "Zhu, Wang, Huang 2020" in said
 
 
+def test_list_of_a_table_with_a_name_and_of_a_section(capsys: pytest.CaptureFixture) -> None:
+    call("list", "downlink", "digital")
+    said = capsys.readouterr().out
+    assert said.startswith("downlink: digital\n")
+    assert "transport: digital" not in said
+    call("list", "training")
+    said = " ".join(capsys.readouterr().out.split())
+    assert "rounds communication rounds; whole number at least 1; default 100" in said
+    assert re.search(r" duration_s .*, in s; default null", said)
+    for name in ("impairments", "engine"):
+        call("list", name)
+        assert capsys.readouterr().out.startswith(f"{name}\n")
+    call("list", "power", "cotf", code=2)
+    assert "did you mean 'cotaf'?" in capsys.readouterr().err
+    call("list", "pow", "tci", code=2)
+    assert "list: no table 'pow'" in capsys.readouterr().err
+
+
 def test_show_of_chosen_variables(swept: Path, capsys: pytest.CaptureFixture) -> None:
     call("show", swept, "--variables", "airtime_s, aggregation_nmse")
     shown = capsys.readouterr().out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from scipy import special
@@ -22,6 +23,7 @@ from support.power_links import (
 )
 from support.sheet_twins import TWINS
 
+import otafl
 from otafl.core import registry
 from otafl.core.contracts import Coefficients, Cohort, Group, Link
 from otafl.power.base import apply_mmse_scaling
@@ -273,3 +275,27 @@ def test_multi_antenna_ci_is_ci_behind_the_combiner() -> None:
 def test_tci_peak_refuses_averages() -> None:
     with pytest.raises(ValueError, match="constraint: peak bounds each device"):
         make_policy("tci", constraint="peak", reference="mean")
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize(
+    ("channel", "csi", "least"),
+    [
+        ({"name": "awgn"}, "perfect", 0.9999),
+        ({"name": "awgn", "path_loss_db": 110, "antennas": 1}, "perfect", 0.9999),
+        ({"name": "awgn"}, {"name": "error", "variance": 0.1}, 0.1),
+        ({"name": "rayleigh"}, "perfect", 0.1),
+        ({"name": "rician", "k_factor_db": 20}, "perfect", 0.1),
+    ],
+)
+def test_the_threshold_of_cotaf_follows_the_channel(channel: Any, csi: Any, least: float) -> None:
+    """Over awgn the receive scaling is that of the budget, eta = P g / m."""
+    base = {"name": "x", "data": "digits", "algorithm": "fedavg", "csi": csi, "channel": channel}
+    few = {"devices": {"count": 5}, "trials": 2, "power": "cotaf", "output": {"save_link": True}}
+    training = {"rounds": 1, "local_steps": 1, "batch_size": 5}
+    given = otafl.run(
+        base | few | {"training": training, "power": {"name": "cotaf", "h_min": 1e-3}}
+    )
+    found = otafl.run(base | few | {"training": training})
+    ratio = (found["link_eta_0"] / given["link_eta_0"]) ** 0.5
+    np.testing.assert_allclose(ratio.values, least / 1e-3, rtol=1e-4)

@@ -14,8 +14,10 @@ from otafl.cli.commands import app
 from otafl.core import registry
 from otafl.core.registry import TABLES
 from otafl.results.variables import VARIABLES
+from otafl.scenario import Scenario
+from otafl.scenario.key_descriptions import find_sections
 from otafl_docs.entries import place
-from otafl_docs.schema import commands, plain_sections
+from otafl_docs.schema import commands
 from otafl_docs.settings import label
 
 COMMON = {"none", "full"}
@@ -26,7 +28,7 @@ COMMON = {"none", "full"}
 def targets() -> dict[str, tuple[str, str]]:
     """Code -> page and anchor, of what means one thing only."""
     found = {table.section: place(name) for name, table in TABLES.items()}
-    for section, config in plain_sections().items():
+    for section, config in find_sections(Scenario).items():
         for key in config.model_fields:
             found.setdefault(f"{section}.{key}", ("scenario", label(section, key)))
     for words in commands(app):

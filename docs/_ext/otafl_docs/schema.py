@@ -6,14 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import typer
-from pydantic import BaseModel
 
-from otafl.core.choices import Choice, get_choice
 from otafl.core.registry import TABLES
 from otafl.core.settings import get_description
 from otafl.results.variables import VARIABLES
 from otafl.scenario import Scenario
-from otafl.scenario.key_descriptions import format_type
+from otafl.scenario.key_descriptions import find_sections, format_type
 from otafl.scenario.keys import iterate_fields
 from otafl_docs import rst, words
 from otafl_docs.entries import place
@@ -67,18 +65,8 @@ def pages() -> Iterator[tuple[str, str]]:
     yield "command_line", _command_line()
 
 
-def plain_sections() -> dict[str, Any]:
-    """Sections of a scenario that choose from no table -> their settings class."""
-    return {
-        name: type(info.get_default(call_default_factory=True))
-        for name, info in Scenario.model_fields.items()
-        if not isinstance(get_choice(info), Choice)
-        and isinstance(info.get_default(call_default_factory=True), BaseModel)
-    }
-
-
 def _scenario() -> str:
-    plain = plain_sections()
+    plain = find_sections(Scenario)
     rows = []
     for name, info in Scenario.model_fields.items():
         if name in plain:

@@ -333,6 +333,11 @@ class Link:
         Symbols of each segment.
     num_symbols : int
         Symbols of the whole slot.
+    round : int
+        Number of the round, from 0.
+    segment_power : Tensor, float64 [S, Q, K], optional
+        Mean symbol power E|x|^2 of each segment alone, for a policy with `needs_segment_power`
+        (side information). `symbol_power` is a mean over the whole normalised payload.
     """
 
     h: Tensor
@@ -348,6 +353,8 @@ class Link:
     energy_budget: Tensor | None = None
     segment_lengths: Tensor | None = None
     num_symbols: int = 0
+    round: int = 0
+    segment_power: Tensor | None = None
 
     @functools.cached_property
     def eligible_mask(self) -> Tensor:

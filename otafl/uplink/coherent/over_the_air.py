@@ -310,7 +310,8 @@ def count_scalars(on_air: Transmission, power: bool, link: Alignment) -> int:
     power : bool
         Whether the mean power of each stretch is reported.
     link : Alignment
-        Says whether the variation of the symbols over devices is reported.
+        Says whether the variation of the symbols over devices is reported, and whether the power
+        is that of each segment.
 
     Returns
     -------
@@ -318,4 +319,5 @@ def count_scalars(on_air: Transmission, power: bool, link: Alignment) -> int:
         Number of real numbers.
     """
     stretches = on_air.segments.scopes[-1] + 1
-    return stretches * (power + (on_air.means is not None) + link.policy.needs_variation)
+    each = len(on_air.segments.bounds) - stretches if link.policy.needs_segment_power else 0
+    return stretches * (power + (on_air.means is not None) + link.policy.needs_variation) + each
