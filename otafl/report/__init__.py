@@ -19,7 +19,7 @@ import xarray as xr
 
 from otafl.analysis import cautions
 from otafl.analysis.cautions import describe_mixed_budgets
-from otafl.analysis.points import describe_slices, read_labels, select_slices, write_labels
+from otafl.analysis.points import describe_slices, select_slices
 from otafl.core.files import write_text
 from otafl.core.suggestions import format_count
 from otafl.report import pictures, tables
@@ -56,7 +56,6 @@ def render_page(
     sel = sel or {}
     said = describe_slices(ds, sel)
     ds = select_slices(ds, sel)
-    ds = write_labels(ds, {}, read_labels(ds))
     loader = jinja2.PackageLoader("otafl", "report")
     environment = jinja2.Environment(
         loader=loader,
