@@ -153,7 +153,6 @@ def assemble(
         clocks,
         link.budget,
         _to_bounds([one.deadline_s for one in of_devices]),
-        _to_bounds([one.round_budget_j for one in of_devices]),
     )
     rate_bps = np.array([one.downlink_rate_bps for one in of_devices])
     return EngineParts(
