@@ -22,7 +22,6 @@ from otafl.analysis.points import (
 from otafl.analysis.rows import TextTable
 from otafl.analysis.summary import compute_moments, format_mean_std
 from otafl.core.suggestions import make_unknown_name_error
-from otafl.results.coordinates import get_long_name
 from otafl.results.end_values import describe_diverged, select_end_total
 from otafl.results.variables import get_better_direction
 
@@ -40,7 +39,6 @@ class TableGrid:
     row_names, column_names : the coordinates that distinguish rows and columns; of several
         variables "variable" is the first across.
     labels : each of these coordinates -> its name in words.
-    across : what the columns are, in words; "" where the columns say it.
     rows, columns : a text of each of these coordinates, for every row and every column.
     variables : name and units ("" for none) of every column.
     values : [rows, columns, trials], NaN where there is none.
@@ -52,7 +50,6 @@ class TableGrid:
     row_names: tuple[str, ...]
     column_names: tuple[str, ...]
     labels: Mapping[str, str]
-    across: str
     rows: list[tuple[str, ...]]
     columns: list[tuple[str, ...]]
     variables: list[tuple[str, str]]
@@ -105,20 +102,18 @@ def build_grid(
     row_names, row_texts = build_labels(ds, down, units)
     column_names, column_texts = build_labels(ds, columns, units)
     labels = {name: get_label(ds, name) for name in (*row_names, *column_names)}
-    across = ", ".join(get_long_name(ds, name) for name in column_names)
     shape = (len(row_texts), len(column_texts), ds.sizes["trial"])
     blocks = [one.transpose(*down, *columns, "trial").values.reshape(shape) for one in ends]
     own_units = [get_unit(ds[name]) for name in names]
     heads: list[tuple[str, ...]] = [()]
     if len(names) > 1:
         heads = [(format_short_label(ds[name], name),) for name in names]
-        column_names, across = (VARIABLE, *column_names), ""
+        column_names = (VARIABLE, *column_names)
     return TableGrid(
         ", ".join(re.sub(r",? so far", "", format_label(ds[name], name)) for name in names),
         row_names,
         column_names,
         labels,
-        across,
         row_texts,
         [(*head, *texts) for head in heads for texts in column_texts],
         [one for one in zip(names, own_units, strict=True) for _ in column_texts],
@@ -171,9 +166,8 @@ def find_best(table: TableGrid, over: str, level: float | None = None) -> np.nda
 def build_text_table(table: TableGrid, bold: np.ndarray | None = None) -> TextTable:
     """Write the table as texts; `bold` [rows, columns] marks cells.
 
-    In LaTeX, more than one axis across makes a line of heads each. A CSV file has a row a cell: the
-    coordinates, the variable with its unit, mean, standard deviation, and n, the number of trials
-    that they are of.
+    A CSV file has a row a cell: the coordinates, the variable with its unit, mean, standard
+    deviation, and n, the number of trials that they are of.
     """
     marks = np.zeros(table.values.shape[:2], bool) if bold is None else bold
     cells = [
@@ -183,17 +177,12 @@ def build_text_table(table: TableGrid, bold: np.ndarray | None = None) -> TextTa
     names = [table.labels[name] for name in table.row_names]
     bare = [table.labels.get(name, name) for name in table.column_names]
     titles = [", ".join(map(_format_label, bare, column)) for column in table.columns]
-    heads = table.columns if table.column_names else [(table.title,)]
-    if table.across:
-        heads = [(table.across, *head) for head in heads]
-    empty = ("",) * (len(heads[0]) - 1)
     return TextTable(
         table.caption,
         [*names, *(titles if table.column_names else [table.title])],
         [[*texts, *row] for texts, row in zip(table.rows, cells, strict=True)],
         _build_frame(table),
         len(names),
-        [*((*empty, name) for name in names), *heads],
     )
 
 
