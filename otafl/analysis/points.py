@@ -141,24 +141,8 @@ def select_slices(ds: xr.Dataset, sel: Mapping[str, Sequence[Any]]) -> xr.Datase
     UserError : for an axis or a value that is not there.
     """
     for name, values in sel.items():
-        if len(values) == 1:
-            ds = pick(ds, name, values[0])
-            continue
-        places = [np.atleast_1d(find_places(ds, name, value)) for value in values]
-        ds = ds.isel({ds[name].dims[0]: np.unique(np.concatenate(places))})
+        ds = pick(ds, name, *values)
     return ds
-
-
-def find_places(ds: xr.Dataset, name: str, value: Any) -> np.ndarray:
-    """Return where a coordinate has a value, or its text; one place has no dims.
-
-    Raises UserError for a coordinate or a value that is not there.
-    """
-    if name not in ds.coords or ds[name].ndim != 1:
-        pick(ds, name, value)  # raises the error of an unknown name
-    (dim,) = ds[name].dims
-    places = xr.Dataset({"place": (dim, np.arange(ds.sizes[dim]))}, {name: (dim, ds[name].values)})
-    return np.asarray(pick(places, name, value)["place"].values)
 
 
 def describe_slices(ds: xr.Dataset, sel: Mapping[str, Sequence[Any]]) -> str:

@@ -11,7 +11,7 @@ from otafl.analysis.points import find_first_known, find_main_variable
 from otafl.core.errors import UserError
 from otafl.losses.metrics import list_variables
 from otafl.plots import quantities
-from otafl.plots.kinds import NO_CELLS, FigureRecipe
+from otafl.plots.kinds import FigureRecipe
 from otafl.plots.layout import (
     LARGEST,
     draw_panels,
@@ -133,5 +133,5 @@ RECIPE = FigureRecipe(
     draw_cdf,
     {"value": "{x}", "share": "share"},
     "{x}_cdf",
-    NO_CELLS | {"y": "upwards is the share of devices; give the variable with --x"},
+    ("x", "hue", "facet"),
 )

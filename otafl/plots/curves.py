@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 from otafl.analysis.points import find_main_variable, is_numeric, list_axes
 from otafl.core.errors import UserError
 from otafl.plots import quantities
-from otafl.plots.kinds import NO_CELLS, FigureRecipe
+from otafl.plots.kinds import FigureRecipe
 from otafl.plots.layout import (
     LARGEST,
     draw_panels,
@@ -168,5 +168,5 @@ RECIPE = FigureRecipe(
     draw_curves,
     {"at": "{x}", "mean": "{y}", "std": "{y}_std"},
     "{y}_{x}",
-    NO_CELLS,
+    ("y", "x", "hue", "facet"),
 )

@@ -196,5 +196,5 @@ RECIPE = FigureRecipe(
     draw_heatmap,
     {"mean": "{z}", "std": "{z}_std"},
     "{z}_heatmap",
-    {"hue": "a heat map's colours are its values; use --facet {}"},
+    ("z", "x", "y", "facet"),
 )

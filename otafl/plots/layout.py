@@ -30,8 +30,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from otafl.analysis.points import format_label
 from otafl.core.errors import UserError
-from otafl.results import coordinates
-from otafl.results.coordinates import format_value
+from otafl.results.coordinates import format_coordinate, format_value
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
@@ -78,16 +77,6 @@ def split_parts(data: xr.Dataset, *flags: str) -> list[tuple[str, xr.Dataset]]:
         texts = [re.sub("^(__main__:|_+)", "", format_value(part[dim].values)) for dim in dims]
         found.append((", ".join(texts), part))
     return found
-
-
-def format_coordinate(data: xr.Dataset, name: str, value: Any) -> str:
-    """Write a coordinate and one value of it, as in "power policy: gbma".
-
-    Of a joint axis, whose values say what they are, it is the value.
-    """
-    return (
-        format_value(value) if name == "zip" else coordinates.format_coordinate(data, name, value)
-    )
 
 
 def wrap_text(text: str, width: int = LEGEND_WIDTH) -> str:

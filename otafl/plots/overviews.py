@@ -17,8 +17,9 @@ from otafl.analysis.points import (
 )
 from otafl.plots.curves import curve_data
 from otafl.plots.drawing import draw
-from otafl.plots.layout import MANY, format_coordinate
+from otafl.plots.layout import MANY
 from otafl.plots.quantities import label_joint_axis
+from otafl.results.coordinates import format_coordinate
 
 PANELS = 9
 OWN = ("device", "cause", "level", "class")

@@ -125,12 +125,11 @@ def draw_partition(data: xr.Dataset, title: str = "") -> Figure:
     return figure
 
 
-_NO = "a partition has devices across and samples upwards; use --facet or --sel"
 RECIPE = FigureRecipe(
     partition_data,
     draw_partition,
     {"samples": "samples"},
     "partition",
-    {"x": _NO, "y": _NO, "z": _NO, "hue": "the colours are the classes; use --facet {}"},
+    ("facet",),
     open_scenario,
 )
