@@ -40,8 +40,6 @@ SHOWN = (
     "personal_own_validation_accuracy",
     *list_variables(*SUMMARISED, metrics=("mse", "r2", "perplexity")),
     "excess_risk",
-    "mean_control_r2",
-    "line_control_r2",
     "test_loss",
     "train_loss",
     "aggregation_nmse",

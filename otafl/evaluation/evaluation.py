@@ -20,7 +20,7 @@ from otafl.core.contracts import FineTuneSpec, View
 from otafl.data.build import Samples
 from otafl.data.device_splits import ClientSamples
 from otafl.evaluation.batch_statistics import BatchStatistics
-from otafl.evaluation.references import ExcessRisk, compute_control_errors
+from otafl.evaluation.excess_risk import ExcessRisk
 from otafl.evaluation.scoring import (
     FineTuner,
     MetricNamer,
@@ -73,8 +73,6 @@ class Evaluation:
         out: dict[str, np.ndarray] = {}
         if self._excess is not None:
             out["minimum_risk"] = self._excess.minimum
-        for name, error in compute_control_errors(self._all).items():
-            out |= self._namer.name_control(name, error)
         out |= {name: np.full(trials, one) for name, one in self._namer.list_guesses().items()}
         counts = None  # [S, classes]
         if self._test is not None:

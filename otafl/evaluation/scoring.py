@@ -227,10 +227,6 @@ class MetricNamer:
             out[f"device_{prefix}class_loss"] = scores.by_class
         return out
 
-    def name_control(self, name: str, mse: np.ndarray) -> dict[str, np.ndarray]:
-        """Return the variables of a prediction without a model, of the mean squared errors [S]."""
-        return self._derive(name, 0.5 * mse * self._outputs, self._variances["own_test"])
-
     def _derive(self, name: str, loss: np.ndarray, variance: np.ndarray) -> dict[str, np.ndarray]:
         """Return the metrics that follow from losses [S, ...] on labels of a variance [S or 1]."""
         shaped = variance.reshape(-1, *[1] * (loss.ndim - 1))

@@ -15,7 +15,7 @@ from otafl.analysis.tables import build_grid, build_text_table
 from otafl.plots.overviews import unzip_axis
 from otafl.results.coordinates import get_long_name
 from otafl.results.end_values import SUMMED_DIMS
-from otafl.results.variables import CONTROLS, GUESSES, SUMS, find_metric
+from otafl.results.variables import GUESSES, SUMS, find_metric
 
 MAX_ROWS = 300
 """Rows of a longer table are left to `otafl table` and `otafl compare`."""
@@ -32,7 +32,7 @@ NOT_SHOWN = (
     "own_test_samples",
     *GUESSES,
 )
-SCORES = ("majority_accuracy", "excess_risk", "minimum_risk", *CONTROLS)
+SCORES = ("majority_accuracy", "excess_risk", "minimum_risk")
 """Variables that stand beside the metrics."""
 
 

@@ -137,11 +137,6 @@ device_personal_own_class_loss | nat | lower | loss of the personal model on own
 trial, device, class:
 device_own_class_samples | 1 | - | own test samples of a class
 trial:
-mean_control_mse | 1 | - | mean squared error of devices' mean training labels on own test
-    samples
-mean_control_r2 | 1 | - | share of the variance that devices' mean training labels explain
-line_control_mse | 1 | - | mean squared error of devices' lines in time on own test samples
-line_control_r2 | 1 | - | share of the variance that devices' lines in time explain
 minimum_risk | 1 | - | minimum of the training objective
 majority_share | 1 | - | share of the test samples that are of the most frequent class
 test_samples | 1 | - | test samples
@@ -260,10 +255,6 @@ SUMS = {
     "device_energy_j": "energy drawn so far",
 }
 """Variables of a device that add up over devices (and causes), and what their sum is called."""
-
-
-CONTROLS = ("mean_control_mse", "mean_control_r2", "line_control_mse", "line_control_r2")
-"""Predictions from a device's labels only, beside which its personal model is judged."""
 
 
 ERRORS = ("excess_risk", "aggregation_nmse")
