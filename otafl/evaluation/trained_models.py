@@ -12,8 +12,7 @@ from otafl.algorithms.base import Algorithm
 from otafl.core.contracts import View, take_rows
 from otafl.core.errors import UserError
 from otafl.engine.engine import Engine
-from otafl.evaluation.batch_statistics import BatchStatistics
-from otafl.evaluation.scoring import FineTuner
+from otafl.evaluation.scoring import BatchStatistics, FineTuner
 from otafl.models.base import Model
 from otafl.models.modules import Recipe, build_module, select_params
 from otafl.results.models import TrainedModels, TrainedView
