@@ -106,10 +106,8 @@ def evaluate_client(
             if by_class:
                 of_class = (rows[:, None] * classes + target).flatten()
                 class_loss.index_add_(0, of_class, lost.flatten())
-    scores = OwnScores(right, loss, count.double())
-    if not by_class:
-        return scores
-    return replace(scores, class_loss=class_loss.view(n, -1) / samples.count_classes()[cells])
+    mean = class_loss.view(n, -1) / samples.count_classes()[cells] if by_class else None
+    return OwnScores(right, loss, count.double(), mean)
 
 
 @dataclass(frozen=True)
