@@ -178,7 +178,7 @@ class Engine(Stateful):
             load.downlink_s,
             load.compute_s,
             load.compute_w,
-            broadcast.seconds,
+            np.broadcast_to(broadcast.seconds, self.num_trials),
         )
         return cohort, broadcast
 
