@@ -32,14 +32,7 @@ from otafl.results.variables import (
 )
 from otafl.scenario.power_budgets import KINDS, find_power_constraint
 
-_ENDS = (
-    "end_round",
-    "stop_round",
-    "stop_time_s",
-    "stop_energy_j",
-    "stop_symbols",
-    "diverged_round",
-)
+_ENDS = ("end_round", "stop_round", "diverged_round")
 
 
 def build_tested_views(engine: Engine) -> tuple[Tensors, Views]:
@@ -178,9 +171,6 @@ class Recorder(Stateful):
         self.once["end_round"][ended] = round
         self.once["diverged_round"][diverged] = round
         self.once["stop_round"][reached] = round
-        self.once["stop_time_s"][reached] = values["sim_time_s"][reached]
-        self.once["stop_energy_j"][reached] = values["device_energy_j"].sum((1, 2))[reached]
-        self.once["stop_symbols"][reached] = values["uplink_symbols"][reached]
         for trial in np.nonzero(diverged | reached | ended)[0]:
             for server in range(self._servers):
                 engine.stop(int(trial) * self._servers + server)

@@ -151,9 +151,6 @@ perplexity_guess | 1 | - | perplexity of equally likely tokens
 gradients_per_step | 1 | lower | gradient evaluations of a local step
 end_round | round | higher | round at which a trial had no time or no devices left
 stop_round | round | lower | round at which the target was reached
-stop_time_s | s | lower | simulated time at which the target was reached
-stop_energy_j | J | lower | energy of all devices when the target was reached
-stop_symbols | symbol | lower | uplink channel uses when the target was reached
 diverged_round | round | - | round at which training diverged
 power_constraint | 1 | - | kind of the power budget: 0 no bound, 1 every round, 2 average over
     fading
@@ -200,8 +197,8 @@ def _read_table() -> dict[str, Variable]:
 VARIABLES |= _read_table()
 """Every variable a result can hold. Means (train_loss, aggregation_nmse, participants, tx_power_w)
 are over the rounds since the previous record; symbols, bits, joules, seconds and updates accumulate
-from round 0; end_round, stop_* and diverged_round are NaN where that never happened. A result has
-those that its method gives. If a trial has several servers, variables without a
+from round 0; end_round, stop_round and diverged_round are NaN where that never happened. A result
+has those that its method gives. If a trial has several servers, variables without a
 device dimension are averaged over them, and `server_<name>` has each server's own."""
 
 
