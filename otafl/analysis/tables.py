@@ -170,10 +170,12 @@ def build_text_table(table: TableGrid, bold: np.ndarray | None = None) -> TextTa
     deviation, and n, the number of trials that they are of.
     """
     marks = np.zeros(table.values.shape[:2], bool) if bold is None else bold
-    cells = [
-        [_format_cell(trials, mark) for trials, mark in zip(values, row, strict=True)]
-        for values, row in zip(table.values, marks, strict=True)
-    ]
+    cells = [[format_mean_std(trials) for trials in values] for values in table.values]
+    counts = np.isfinite(table.values).sum(-1)
+    for row, column in np.argwhere(marks):
+        cells[row][column] = f"**{cells[row][column]}**"
+    for row, column in np.argwhere((counts > 0) & (counts < table.values.shape[-1])):
+        cells[row][column] += f" (n = {counts[row, column]})"
     names = [table.labels[name] for name in table.row_names]
     bare = [table.labels.get(name, name) for name in table.column_names]
     titles = [", ".join(map(_format_label, bare, column)) for column in table.columns]
@@ -203,10 +205,3 @@ def _build_frame(table: TableGrid) -> pd.DataFrame:
 def _format_label(name: str, words: str) -> str:
     """Name a number that has no unit, which says nothing alone."""
     return f"{name} {words}" if re.fullmatch(r"-?[\d.e+-]+", words) else words
-
-
-def _format_cell(trials: np.ndarray, is_bold: bool) -> str:
-    """Write mean and deviation, between stars if bold, and n where that is not of all trials."""
-    star, count = "**" if is_bold else "", int(np.isfinite(trials).sum())
-    fewer = f" (n = {count})" if 0 < count < len(trials) else ""
-    return f"{star}{format_mean_std(trials)}{star}{fewer}"

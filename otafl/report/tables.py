@@ -69,7 +69,10 @@ def build_value_tables(ds: xr.Dataset) -> list[PageTable]:
     """
     groups: dict[str, list[str]] = {"Accuracy and loss": [], "Cost": [], "Link and model": []}
     for name in dict.fromkeys((*SHOWN, *map(str, ds.data_vars))):
-        if name in ds and _is_end_value(ds, name):
+        if name not in ds or name in NOT_SHOWN:
+            continue
+        taken = {"round", *(SUMMED_DIMS if name in SUMS else ())}
+        if set(ds[name].dims) - taken == {"trial", *list_axes(ds)}:
             groups[_choose_group(ds, name)].append(name)
     found = []
     for title, names in groups.items():
@@ -101,12 +104,6 @@ def build_comparisons(ds: xr.Dataset) -> list[PageTable]:
             table = build_pair_table(tests, get_long_name(ds, variable), base)
             found.append(PageTable(f"By {name}", table))
     return found
-
-
-def _is_end_value(ds: xr.Dataset, name: str) -> bool:
-    """Return whether a variable has one number per trial, at the end."""
-    taken = {"round", *(SUMMED_DIMS if name in SUMS else ())}
-    return name not in NOT_SHOWN and set(ds[name].dims) - taken == {"trial", *list_axes(ds)}
 
 
 def _choose_group(ds: xr.Dataset, name: str) -> str:

@@ -17,9 +17,8 @@ def find_places(ds: xr.Dataset, name: str, value: Any) -> np.ndarray:
     Raises UserError for a coordinate or a value that is not there.
     """
     if name not in ds.coords or ds[name].ndim != 1:
-        raise make_unknown_name_error(
-            f"--sel {name}", "a dim of this result", name, _list_names(ds)
-        )
+        known = [one for one in ds.coords if ds[one].ndim == 1 and one != "final_round"]
+        raise make_unknown_name_error(f"--sel {name}", "a dim of this result", name, known)
     values = ds[name].values
     if values.dtype.kind in "fiu":
         try:
@@ -74,7 +73,3 @@ def format_values(coordinate: xr.DataArray) -> str:
     if len(texts) > 8:
         texts = [*texts[:4], "...", texts[-1]]
     return ", ".join(texts)
-
-
-def _list_names(ds: xr.Dataset) -> list[str]:
-    return [str(name) for name in ds.coords if ds[name].ndim == 1 and name != "final_round"]

@@ -74,7 +74,7 @@ def estimate_trial(scenario: Scenario, shape: DataShape) -> TrialEstimate:
 def count_trials_at_once(scenario: Scenario) -> int:
     """Return how many trials of a point, or of points like it, `engine.memory_gb` has room for."""
     each = estimate_trial(scenario, read_shape(scenario.data)).bytes
-    return max(1, int(_bound(scenario) // each))
+    return max(1, int(scenario.engine.memory_gb * 2**30 // each))
 
 
 def check_room(scenario: Scenario) -> None:
@@ -127,11 +127,6 @@ def is_out_of_memory(error: Exception) -> bool:
 def count_participants(scenario: Scenario) -> int:
     """Return the largest number of participants in a round."""
     return int(scenario.devices.participants or scenario.devices.count)
-
-
-def _bound(scenario: Scenario) -> float:
-    """Return the largest number of bytes of a stack."""
-    return float(scenario.engine.memory_gb * 2**30)
 
 
 def _get_total_memory(scenario: Scenario) -> int:
