@@ -178,7 +178,11 @@ def build_text_table(table: TableGrid, bold: np.ndarray | None = None) -> TextTa
         cells[row][column] += f" (n = {counts[row, column]})"
     names = [table.labels[name] for name in table.row_names]
     bare = [table.labels.get(name, name) for name in table.column_names]
-    titles = [", ".join(map(_format_label, bare, column)) for column in table.columns]
+    is_bare = re.compile(r"-?[\d.e+-]+").fullmatch  # a number that has no unit says nothing alone
+    titles = [
+        ", ".join(f"{a} {b}" if is_bare(b) else b for a, b in zip(bare, column, strict=True))
+        for column in table.columns
+    ]
     return TextTable(
         table.caption,
         [*names, *(titles if table.column_names else [table.title])],
@@ -200,8 +204,3 @@ def _build_frame(table: TableGrid) -> pd.DataFrame:
         )
     ]
     return pd.DataFrame(rows, columns=[*names, "variable", "units", "mean", "std", "n"])
-
-
-def _format_label(name: str, words: str) -> str:
-    """Name a number that has no unit, which says nothing alone."""
-    return f"{name} {words}" if re.fullmatch(r"-?[\d.e+-]+", words) else words

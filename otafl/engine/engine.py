@@ -17,7 +17,6 @@ from torch import Tensor
 
 from otafl.core import contracts as c
 from otafl.core.stateful import Stateful
-from otafl.devices.faults import Faults
 from otafl.downlink.base import BroadcastDelivery
 from otafl.engine.assembly import EngineParts
 from otafl.engine.cohorts import Cohorts
@@ -196,30 +195,21 @@ class Engine(Stateful):
         update, faults = Update(senders, payload), self.parts.faults
         if faults is not None:
             sent = faults.tamper(payload, senders, t)
-            made = () if sent is payload else payload
-            update = self.reject_invalid(Update(senders, sent, made), faults)
+            update = Update(senders, sent, () if sent is payload else payload)
+            valid = faults.select_finite(sent, senders)
+            if valid is not None:  # modems send no other updates
+                update = update.take(valid)
+                rejected = np.subtract(senders.counts, update.cohort.counts)
+                self.counts["rejected_updates"] += rejected
         keep = self.parts.selection.select_transmitters(
             update.payload, update.cohort, self.cohorts.num_participants
         )
         update = update if keep is None else update.take(keep)
-        coded = self.encode(update.payload, update.cohort, t)
+        codec, streams = self.parts.link.codec, self.parts.streams
+        coded = encode(codec, update.payload, self.memory, update.cohort, t, streams)
         if self.parts.algorithm.acknowledged_state:
             return update.replace_payload(coded), loss
         return Update(update.cohort, coded), loss
-
-    def reject_invalid(self, update: Update, faults: Faults) -> Update:
-        """Return the updates that the modems accept."""
-        keep = faults.select_finite(update.payload, update.cohort)
-        if keep is None:
-            return update
-        kept = update.take(keep)
-        self.counts["rejected_updates"] += np.subtract(update.cohort.counts, kept.cohort.counts)
-        return kept
-
-    def encode(self, payload: c.Payload, cohort: c.Cohort, t: int) -> c.Payload:
-        """Encode the payload of the cohort's rows."""
-        parts = self.parts
-        return encode(parts.link.codec, payload, self.memory, cohort, t, parts.streams)
 
     def admit(self, update: Update | None, t: int) -> Update | None:
         """Return the updates in the slot: on time, or from an earlier round and ready now.
