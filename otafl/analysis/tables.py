@@ -58,11 +58,6 @@ class TableGrid:
     diverged: str = ""
 
     @property
-    def num_column_axes(self) -> int:
-        """Number of coordinates across, without that of the variables."""
-        return len(self.column_names) - (self.column_names[:1] == (VARIABLE,))
-
-    @property
     def caption(self) -> str:
         """Write what the table shows, and the number of trials."""
         trials = self.values.shape[-1]
@@ -194,7 +189,7 @@ def build_text_table(table: TableGrid, bold: np.ndarray | None = None) -> TextTa
 
 def _build_frame(table: TableGrid) -> pd.DataFrame:
     """Return the columns of a CSV file, and a row a cell."""
-    skipped = len(table.column_names) - table.num_column_axes
+    skipped = int(table.column_names[:1] == (VARIABLE,))
     names = [*table.row_names, *table.column_names[skipped:]]
     rows = [
         (*row, *column[skipped:], name, units or "1", *compute_moments(trials))

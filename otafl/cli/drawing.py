@@ -130,11 +130,12 @@ def report(
     if target.suffix not in (".html", ".htm"):
         raise UserError(f"--out {target}: must be the name of a file that ends in .html")
     from otafl import report as page
+    from otafl.core.files import write_text
     from otafl.results.files import open_results
 
-    page.write(
-        open_results(result), target, result, chosen, lambda step: typer.echo(step, err=True)
-    )
+    opened = open_results(result)
+    text = page.render_page(opened, result, chosen, lambda step: typer.echo(step, err=True))
+    write_text(target, text)
     if lacking := page.describe_missing():
         typer.echo(f"otafl report: {lacking}", err=True)
     typer.echo(str(target))
