@@ -151,9 +151,9 @@ def spin_stack(trials: int, devices: int, is_plain: bool) -> float:
     began = time.process_time()
     for round in range(rounds):
         clock.wait_for_devices()
-        clock.begin(round, all_devices, 0.0, work_s, watts)
+        clock.begin(round, all_devices, np.zeros(size), work_s, watts, np.zeros(trials))
         clock.admit()
-        clock.close_slot(airtime_s, joules)
+        clock.close_slot(airtime_s, joules, np.full(joules.shape, AIRTIME_S))
     spent_s = time.process_time() - began
     gc.unfreeze()
     return 1e6 * spent_s / (rounds * trials)

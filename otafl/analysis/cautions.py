@@ -28,9 +28,6 @@ ACCURACIES = {
 MARGIN = 3.0
 """A guess exceeds this many standard errors with a probability of 0.13 %."""
 
-MAX_NAMED_POINTS = 3
-"""Points that are named."""
-
 
 class Judged(NamedTuple):
     """An accuracy at the end of the trials, beside that of a guess.
@@ -94,7 +91,8 @@ def describe_chance(ds: xr.Dataset) -> str:
     if not at:
         return ""
     clauses = [
-        f"{name} {_format_range(judged[name].accuracy[points])}{_name_points(ds, points)}"
+        f"{name} {_format_range(judged[name].accuracy[points])}"
+        + ("" if points.all() else f" at {points.sum()} of {len(points)} points")
         for name, points in at.items()
     ]
     guess = np.concatenate([judged[name].guess[points] for name, points in at.items()])
@@ -108,19 +106,6 @@ def describe_chance(ds: xr.Dataset) -> str:
         if np.isfinite(values).any()
     ]
     return f"{text}; the learning shows in {', '.join(gets)}" if gets else text
-
-
-def _name_points(ds: xr.Dataset, points: np.ndarray) -> str:
-    """Name the points among all of a sweep; empty for all."""
-    if points.all():
-        return ""
-    names, texts = build_labels(ds, list_axes(ds), units=False)
-    each = [
-        " ".join(f"{name}={text}" for name, text in zip(names, texts[place], strict=True))
-        for place in np.flatnonzero(points)
-    ]
-    more = ", ..." if len(each) > MAX_NAMED_POINTS else ""
-    return f" at {len(each)} of {len(points)} points ({', '.join(each[:MAX_NAMED_POINTS])}{more})"
 
 
 def _format_range(values: np.ndarray) -> str:

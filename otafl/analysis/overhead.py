@@ -3,8 +3,7 @@
 Table II of FedRLR counts sub-carriers for one real number each. Over the air all devices share
 them. An orthogonal upload gives each device its own, and there the table counts ONE device's: 75
 rounds of 268,800 reals are its 2.02e7, where ten devices take ten times that.
-`compute_symbols_per_round` has both counts, so rounds to the target times either of them are the
-overhead by that count.
+`compute_symbols_per_round` has the former count, so rounds to the target times it are the overhead.
 
 References
 ----------
@@ -13,8 +12,6 @@ Xue, Lau 2023, "Riemannian Low-Rank Model Compression for Federated Learning wit
 """
 
 from __future__ import annotations
-
-from typing import Literal
 
 import xarray as xr
 
@@ -144,20 +141,15 @@ def select_soonest(result: xr.Dataset, over: str, target: float) -> xr.Dataset:
     return result.isel({over: late.mean("trial").argmin(over)})
 
 
-def compute_symbols_per_round(
-    result: xr.Dataset, devices: Literal["one", "all"] = "one"
-) -> xr.DataArray:
-    """Compute the uplink channel uses in a round, averaged over the rounds of a trial.
+def compute_symbols_per_round(result: xr.Dataset) -> xr.DataArray:
+    """Compute a device's uplink channel uses in a round, averaged over the rounds of a trial.
 
-    Side information does not count.
+    They are counted as in Table II of FedRLR. Side information does not count.
 
     Parameters
     ----------
     result : xarray.Dataset
         Result of `open_results`.
-    devices : {"one", "all"}, default "one"
-        Whose symbols count: those of a single device, as in Table II of FedRLR, or those of all
-        participants. Over the air the devices share the symbols, so both counts are equal.
 
     Returns
     -------
@@ -181,13 +173,9 @@ def compute_symbols_per_round(
         section = header.read_scenario(result.attrs)["transport"]
         names = xr.DataArray(section if isinstance(section, str) else section["name"])
     counted = xr.apply_ufunc(_find_counting_rule, names, vectorize=True)
-    factor = xr.ones_like(participants)
-    if devices == "one":
-        factor = factor.where(counted != "all", 1.0 / participants)
-    else:
-        factor = factor.where(counted != "one", participants)
-    out = (symbols * factor).drop_vars("final_round", errors="ignore")
-    out.attrs = {"units": "symbol", "long_name": f"uplink channel uses a round, {devices} device"}
+    out = symbols / participants.where(counted == "all", 1.0)
+    out = out.drop_vars("final_round", errors="ignore")
+    out.attrs = {"units": "symbol", "long_name": "uplink channel uses of a device in a round"}
     return out.transpose(*symbols.dims)
 
 

@@ -23,7 +23,6 @@ from scipy import stats
 from otafl.analysis.points import (
     build_labels,
     find_main_variable,
-    find_places,
     get_label,
     list_axes,
     spell_joint_axis,
@@ -33,7 +32,7 @@ from otafl.analysis.rows import TextTable
 from otafl.analysis.summary import format_number
 from otafl.core.errors import UserError
 from otafl.core.suggestions import format_count
-from otafl.results.coordinates import format_value, format_values
+from otafl.results.coordinates import find_places, format_value, format_values
 from otafl.results.end_values import select_end_total
 from otafl.results.variables import get_better_direction
 
@@ -282,7 +281,7 @@ def _find_only_axis(ds: xr.Dataset) -> str:
 def _find_position(values: xr.DataArray, axis: str, value: Any) -> int:
     """Find where a value, or its text, is on an axis."""
     try:
-        return int(find_places(values.to_dataset(name="values"), axis, value))
+        return int(find_places(values.to_dataset(name="values"), axis, value)[0])
     except UserError as error:
         raise UserError(
             f"paired: the baseline {format_value(value)!r} is no value of {axis}; it has "

@@ -13,7 +13,6 @@ from otafl.core.errors import UserError
 from otafl.core.suggestions import make_unknown_name_error
 from otafl.losses.metrics import list_variables
 from otafl.results.coordinates import format_coordinate, format_value, format_values, pick
-from otafl.results.header import read_scenario
 
 MAIN_VARIABLES = list_variables("test", "personal_own_test", "personal_test", "local_test")
 
@@ -142,24 +141,8 @@ def select_slices(ds: xr.Dataset, sel: Mapping[str, Sequence[Any]]) -> xr.Datase
     UserError : for an axis or a value that is not there.
     """
     for name, values in sel.items():
-        if len(values) == 1:
-            ds = pick(ds, name, values[0])
-            continue
-        places = [np.atleast_1d(find_places(ds, name, value)) for value in values]
-        ds = ds.isel({ds[name].dims[0]: np.unique(np.concatenate(places))})
+        ds = pick(ds, name, *values)
     return ds
-
-
-def find_places(ds: xr.Dataset, name: str, value: Any) -> np.ndarray:
-    """Return where a coordinate has a value, or its text; one place has no dims.
-
-    Raises UserError for a coordinate or a value that is not there.
-    """
-    if name not in ds.coords or ds[name].ndim != 1:
-        pick(ds, name, value)  # raises the error of an unknown name
-    (dim,) = ds[name].dims
-    places = xr.Dataset({"place": (dim, np.arange(ds.sizes[dim]))}, {name: (dim, ds[name].values)})
-    return np.asarray(pick(places, name, value)["place"].values)
 
 
 def describe_slices(ds: xr.Dataset, sel: Mapping[str, Sequence[Any]]) -> str:
@@ -174,20 +157,8 @@ AXES = ("x", "y", "z")
 """Attributes of a figure's data that name a variable or a dim."""
 
 
-def read_labels(source: Any) -> dict[str, str]:
-    """Return name -> text of `output.labels` of a result's scenario, or of a scenario itself."""
-    if not isinstance(source, xr.Dataset):
-        return dict(getattr(getattr(source, "output", None), "labels", {}))
-    output = read_scenario(source.attrs).get("output") if "scenario" in source.attrs else None
-    found = output.get("labels") if isinstance(output, dict) else None
-    return {str(name): str(text) for name, text in found.items()} if isinstance(found, dict) else {}
-
-
 def write_labels(
-    ds: xr.Dataset,
-    labels: Mapping[str, str],
-    others: Mapping[str, str] | None = None,
-    known: tuple[str, ...] = (),
+    ds: xr.Dataset, labels: Mapping[str, str], known: Collection[str] = ()
 ) -> xr.Dataset:
     """Write labels in place of the values of choices, and beside the names of all else.
 
@@ -195,7 +166,6 @@ def write_labels(
     ----------
     ds : a result, or what is made of one. Nothing is selected by the replaced values afterwards.
     labels : name of a variable or an axis, or text of a choice -> what is shown.
-    others : labels that come after these, and whose name may be absent.
     known : names that may have a label and are not in `ds`.
 
     Returns
@@ -206,7 +176,6 @@ def write_labels(
     ------
     UserError : for a name of `labels` that is not there.
     """
-    wanted = {**(others or {}), **labels}
     texts = {
         name: [format_value(value) for value in one.values]
         for name, one in ds.coords.items()
@@ -219,15 +188,15 @@ def write_labels(
         if name not in there:
             raise make_unknown_name_error(f"--label {name}", "in this result", name, there)
     changed = {
-        name: (ds[name].dims, np.array([wanted.get(one, one) for one in own]), ds[name].attrs)
+        name: (ds[name].dims, np.array([labels.get(one, one) for one in own]), ds[name].attrs)
         for name, own in texts.items()
-        if wanted.keys() & set(own)
+        if labels.keys() & set(own)
     }
     ds = ds.assign_coords(changed).copy()  # whose attributes are its own
-    for name in wanted.keys() & {str(one) for one in ds.variables}:
-        ds[name].attrs["label"] = wanted[name]
+    for name in labels.keys() & {str(one) for one in ds.variables}:
+        ds[name].attrs["label"] = labels[name]
     for axis in AXES:
-        if label := wanted.get(ds.attrs.get(axis, "")):
+        if label := labels.get(ds.attrs.get(axis, "")):
             ds.attrs |= {f"{axis}_label": label, f"{axis}_short": label}
     return ds
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -60,8 +59,6 @@ class TextTable:
     rows : cells; a mean has the form "0.80 ± 0.02", between stars where it is bold.
     frame : what a CSV file has.
     left : how many columns name the row, and are aligned to the left; all others to the right.
-    heads : of each column its heads in LaTeX from above, of which equal neighbours share a cell;
-        None for the titles.
     """
 
     caption: str
@@ -69,7 +66,6 @@ class TextTable:
     rows: list[list[str]]
     frame: pd.DataFrame
     left: int = 1
-    heads: Sequence[tuple[str, ...]] | None = None
 
     def format(self, shape: TableFormat) -> str:
         """Return the whole text, with its caption except in CSV."""
@@ -102,28 +98,19 @@ class TextTable:
         """Return the table with rules of the LaTeX package booktabs."""
         import pandas as pd  # a third of a second, also of --help
 
-        heads = self.heads or [(title,) for title in self.titles]
-        escaped = [tuple(map(escape_latex, head)) for head in heads]
-        columns = pd.MultiIndex.from_tuples(escaped)
         left = self.left
-        cells = pd.DataFrame(
+        rows = [
             [*map(escape_latex, row[:left]), *map(_write_latex_cell, row[left:])]
             for row in self.rows
+        ]
+        cells = pd.DataFrame(rows, columns=[*map(escape_latex, self.titles)])
+        text = cells.style.hide(axis="index").to_latex(
+            column_format="l" * left + "r" * (len(self.titles) - left),
+            position_float="centering",
+            hrules=True,
+            caption=f"{escape_latex(self.caption)}.",
         )
-        names = cells.iloc[:, : left - 1]
-        repeated = (names == names.shift()).cummin(axis=1)  # in the row above, with all before it
-        cells = cells.mask(repeated.reindex(columns=cells.columns, fill_value=False), "")
-        return str(
-            cells.set_axis(columns if len(escaped[0]) > 1 else columns.get_level_values(0), axis=1)
-            .style.hide(axis="index")
-            .to_latex(
-                column_format="l" * left + "r" * (len(heads) - left),
-                position_float="centering",
-                hrules=True,
-                caption=f"{escape_latex(self.caption)}.",
-                multicol_align="c",
-            )
-        ).rstrip()
+        return str(text).rstrip()
 
 
 NUMBER = r"-?[\d.]+(?:e[+-]\d+)?"

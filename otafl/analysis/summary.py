@@ -14,7 +14,7 @@ from rich.table import Table
 
 from otafl.analysis import cautions
 from otafl.analysis.cautions import describe_mixed_budgets
-from otafl.analysis.points import build_labels, get_label, list_axes, read_labels, write_labels
+from otafl.analysis.points import build_labels, get_label, list_axes
 from otafl.core.console import make_console
 from otafl.losses.metrics import list_variables
 from otafl.results import origins
@@ -40,8 +40,6 @@ SHOWN = (
     "personal_own_validation_accuracy",
     *list_variables(*SUMMARISED, metrics=("mse", "r2", "perplexity")),
     "excess_risk",
-    "mean_control_r2",
-    "line_control_r2",
     "test_loss",
     "train_loss",
     "aggregation_nmse",
@@ -95,21 +93,20 @@ def print_ends(
     points = dataset["final_round"].size
     hidden = 0 if every or points <= MAX_POINTS else points - FIRST - LAST
     rows = np.r_[:FIRST, points - LAST : points] if hidden else np.arange(points)
-    labelled = write_labels(dataset, {}, read_labels(dataset))
     table = make_table()
-    keys, texts = build_labels(labelled, list_axes(labelled), units=False)
+    keys, texts = build_labels(dataset, list_axes(dataset), units=False)
     coordinates = dict(zip(keys, zip(*texts, strict=True), strict=True))
     columns = [[cells[i] for i in rows] for cells in coordinates.values()]
     for name in coordinates:
         # folded where there is no room, from the left on; numbers are whole
-        table.add_column(get_label(labelled, name), justify="left", overflow="fold")
+        table.add_column(get_label(dataset, name), justify="left", overflow="fold")
     used = sum(_measure_width(title, cells) for title, cells in coordinates.items())
     names = [n for n in SHOWN if n in dataset and bool(dataset[n].notnull().any())]
     names = names if variables is None else list(variables)
     left_out: list[str] = []
     for name in names:
         cells = [format_mean_std(trials) for trials in compute_end_values(dataset, name)[rows]]
-        title = get_label(labelled, name)
+        title = get_label(dataset, name)
         width = _measure_width(title, cells)
         used += width
         if used > console.width and len(columns) > len(coordinates):

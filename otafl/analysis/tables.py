@@ -22,7 +22,6 @@ from otafl.analysis.points import (
 from otafl.analysis.rows import TextTable
 from otafl.analysis.summary import compute_moments, format_mean_std
 from otafl.core.suggestions import make_unknown_name_error
-from otafl.results.coordinates import get_long_name
 from otafl.results.end_values import describe_diverged, select_end_total
 from otafl.results.variables import get_better_direction
 
@@ -40,7 +39,6 @@ class TableGrid:
     row_names, column_names : the coordinates that distinguish rows and columns; of several
         variables "variable" is the first across.
     labels : each of these coordinates -> its name in words.
-    across : what the columns are, in words; "" where the columns say it.
     rows, columns : a text of each of these coordinates, for every row and every column.
     variables : name and units ("" for none) of every column.
     values : [rows, columns, trials], NaN where there is none.
@@ -52,18 +50,12 @@ class TableGrid:
     row_names: tuple[str, ...]
     column_names: tuple[str, ...]
     labels: Mapping[str, str]
-    across: str
     rows: list[tuple[str, ...]]
     columns: list[tuple[str, ...]]
     variables: list[tuple[str, str]]
     values: np.ndarray
     moment: str = "at the end"
     diverged: str = ""
-
-    @property
-    def num_column_axes(self) -> int:
-        """Number of coordinates across, without that of the variables."""
-        return len(self.column_names) - (self.column_names[:1] == (VARIABLE,))
 
     @property
     def caption(self) -> str:
@@ -105,20 +97,18 @@ def build_grid(
     row_names, row_texts = build_labels(ds, down, units)
     column_names, column_texts = build_labels(ds, columns, units)
     labels = {name: get_label(ds, name) for name in (*row_names, *column_names)}
-    across = ", ".join(get_long_name(ds, name) for name in column_names)
     shape = (len(row_texts), len(column_texts), ds.sizes["trial"])
     blocks = [one.transpose(*down, *columns, "trial").values.reshape(shape) for one in ends]
     own_units = [get_unit(ds[name]) for name in names]
     heads: list[tuple[str, ...]] = [()]
     if len(names) > 1:
         heads = [(format_short_label(ds[name], name),) for name in names]
-        column_names, across = (VARIABLE, *column_names), ""
+        column_names = (VARIABLE, *column_names)
     return TableGrid(
         ", ".join(re.sub(r",? so far", "", format_label(ds[name], name)) for name in names),
         row_names,
         column_names,
         labels,
-        across,
         row_texts,
         [(*head, *texts) for head in heads for texts in column_texts],
         [one for one in zip(names, own_units, strict=True) for _ in column_texts],
@@ -171,35 +161,35 @@ def find_best(table: TableGrid, over: str, level: float | None = None) -> np.nda
 def build_text_table(table: TableGrid, bold: np.ndarray | None = None) -> TextTable:
     """Write the table as texts; `bold` [rows, columns] marks cells.
 
-    In LaTeX, more than one axis across makes a line of heads each. A CSV file has a row a cell: the
-    coordinates, the variable with its unit, mean, standard deviation, and n, the number of trials
-    that they are of.
+    A CSV file has a row a cell: the coordinates, the variable with its unit, mean, standard
+    deviation, and n, the number of trials that they are of.
     """
     marks = np.zeros(table.values.shape[:2], bool) if bold is None else bold
-    cells = [
-        [_format_cell(trials, mark) for trials, mark in zip(values, row, strict=True)]
-        for values, row in zip(table.values, marks, strict=True)
-    ]
+    cells = [[format_mean_std(trials) for trials in values] for values in table.values]
+    counts = np.isfinite(table.values).sum(-1)
+    for row, column in np.argwhere(marks):
+        cells[row][column] = f"**{cells[row][column]}**"
+    for row, column in np.argwhere((counts > 0) & (counts < table.values.shape[-1])):
+        cells[row][column] += f" (n = {counts[row, column]})"
     names = [table.labels[name] for name in table.row_names]
     bare = [table.labels.get(name, name) for name in table.column_names]
-    titles = [", ".join(map(_format_label, bare, column)) for column in table.columns]
-    heads = table.columns if table.column_names else [(table.title,)]
-    if table.across:
-        heads = [(table.across, *head) for head in heads]
-    empty = ("",) * (len(heads[0]) - 1)
+    is_bare = re.compile(r"-?[\d.e+-]+").fullmatch  # a number that has no unit says nothing alone
+    titles = [
+        ", ".join(f"{a} {b}" if is_bare(b) else b for a, b in zip(bare, column, strict=True))
+        for column in table.columns
+    ]
     return TextTable(
         table.caption,
         [*names, *(titles if table.column_names else [table.title])],
         [[*texts, *row] for texts, row in zip(table.rows, cells, strict=True)],
         _build_frame(table),
         len(names),
-        [*((*empty, name) for name in names), *heads],
     )
 
 
 def _build_frame(table: TableGrid) -> pd.DataFrame:
     """Return the columns of a CSV file, and a row a cell."""
-    skipped = len(table.column_names) - table.num_column_axes
+    skipped = int(table.column_names[:1] == (VARIABLE,))
     names = [*table.row_names, *table.column_names[skipped:]]
     rows = [
         (*row, *column[skipped:], name, units or "1", *compute_moments(trials))
@@ -209,15 +199,3 @@ def _build_frame(table: TableGrid) -> pd.DataFrame:
         )
     ]
     return pd.DataFrame(rows, columns=[*names, "variable", "units", "mean", "std", "n"])
-
-
-def _format_label(name: str, words: str) -> str:
-    """Name a number that has no unit, which says nothing alone."""
-    return f"{name} {words}" if re.fullmatch(r"-?[\d.e+-]+", words) else words
-
-
-def _format_cell(trials: np.ndarray, is_bold: bool) -> str:
-    """Write mean and deviation, between stars if bold, and n where that is not of all trials."""
-    star, count = "**" if is_bold else "", int(np.isfinite(trials).sum())
-    fewer = f" (n = {count})" if 0 < count < len(trials) else ""
-    return f"{star}{format_mean_std(trials)}{star}{fewer}"

@@ -82,7 +82,7 @@ def plot(
     chosen, labels = parse_selection(sel), parse_labels(label)
     import xarray as xr
 
-    from otafl.analysis.points import read_labels, write_labels
+    from otafl.analysis.points import write_labels
     from otafl.plots import describe_figure, draw, draw_overview, write_csv
     from otafl.results.files import open_results
 
@@ -97,17 +97,17 @@ def plot(
         return
     kind = kind or Kind.curves
     source = kind.recipe.open_fn(result, trust)
-    is_result, others = isinstance(source, xr.Dataset), read_labels(source)
+    is_result = isinstance(source, xr.Dataset)
     if is_result:
-        source = write_labels(source, labels, others)
-        chosen = {dim: {**others, **labels}.get(value, value) for dim, value in chosen.items()}
+        source = write_labels(source, labels)
+        chosen = {dim: labels.get(value, value) for dim, value in chosen.items()}
     data = kind.compute_data(source, chosen, y=y, x=x, z=z, hue=hue, facet=facet)
     target = out or _make_output_path(result, f"{kind.recipe.file.format(**data.attrs)}.png")
     if csv is not None:
         write_csv(data, csv)
         typer.echo(str(csv))
     if not is_result:
-        data = write_labels(data, labels, others)
+        data = write_labels(data, labels)
     draw(data, target, width=width, spread=spread)
     typer.echo(str(target))
     if width is not None and (caption := describe_figure(data, spread)):
@@ -130,11 +130,12 @@ def report(
     if target.suffix not in (".html", ".htm"):
         raise UserError(f"--out {target}: must be the name of a file that ends in .html")
     from otafl import report as page
+    from otafl.core.files import write_text
     from otafl.results.files import open_results
 
-    page.write(
-        open_results(result), target, result, chosen, lambda step: typer.echo(step, err=True)
-    )
+    opened = open_results(result)
+    text = page.render_page(opened, result, chosen, lambda step: typer.echo(step, err=True))
+    write_text(target, text)
     if lacking := page.describe_missing():
         typer.echo(f"otafl report: {lacking}", err=True)
     typer.echo(str(target))

@@ -114,7 +114,7 @@ def compare(
         flag = f"--axis {axis}" if axis else f"--baseline {baseline}"
         raise UserError(f"{flag}: two results are compared with each other; give one of the two")
     from otafl.analysis import paired
-    from otafl.analysis.points import find_main_variable, read_labels, select_slices, write_labels
+    from otafl.analysis.points import find_main_variable, select_slices, write_labels
     from otafl.analysis.rows import choose_format
     from otafl.results.coordinates import get_long_name
     from otafl.results.end_values import describe_diverged
@@ -128,16 +128,14 @@ def compare(
         tests = paired.compare_pairs(sets[0], variable, axis, baseline)
     else:
         tests = paired.compare_results(sets[0], sets[1], variable)
-    labels = {name: text for ds in reversed(sets) for name, text in read_labels(ds).items()}
     said = [str(tests.attrs[key]) for key in ("dim", "baseline") if key in tests.attrs]
-    tests = write_labels(tests, texts, labels, (variable, *said))
-    labels |= texts
+    tests = write_labels(tests, texts, (variable, *said))
     if other is None:
         dim, value = tests.attrs["dim"], str(tests.attrs["baseline"])
-        base = f"{labels.get(dim, dim.replace('_', ' '))} {labels.get(value, value)}"
+        base = f"{texts.get(dim, dim.replace('_', ' '))} {texts.get(value, value)}"
     else:
         base = f"{result} to {other}"
-    title = labels.get(variable, get_long_name(sets[0], variable))
+    title = texts.get(variable, get_long_name(sets[0], variable))
     _write(paired.build_pair_table(tests, title, base).format(shape), out)
     for note in paired.list_pair_notes(tests, [describe_diverged(ds) for ds in sets]):
         typer.echo(note, err=True)
@@ -160,16 +158,10 @@ def _build_grid(
     names : of variables; none for the default.
     columns : axes across (None: the first of numbers).
     ways : `--target` and `--tune`.
-    labels : `--label`, which come before those of the scenario.
+    labels : `--label`.
     """
     from otafl.analysis.overhead import select_soonest, tabulate_costs
-    from otafl.analysis.points import (
-        find_main_variable,
-        is_numeric,
-        list_axes,
-        read_labels,
-        write_labels,
-    )
+    from otafl.analysis.points import find_main_variable, is_numeric, list_axes, write_labels
     from otafl.analysis.tables import build_grid
     from otafl.analysis.tuning import select_tuned
     from otafl.results.end_values import describe_diverged
@@ -187,7 +179,7 @@ def _build_grid(
         chosen = ds[tune].drop_vars("final_round", errors="ignore")
         ds = ds.drop_vars(tune).assign({tune: chosen.expand_dims(trial=ds["trial"])})
         names = [*names, tune]
-    ds = write_labels(ds, labels or {}, read_labels(ds))
+    ds = write_labels(ds, labels or {})
     if columns is None:
         free = [dim for dim in list_axes(ds) if dim != "zip"]
         columns = [dim for dim in free if is_numeric(ds[dim])][:1] if len(names) == 1 else []

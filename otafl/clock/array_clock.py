@@ -103,26 +103,24 @@ class ArrayClock(Clock):
         self,
         round: int,
         participants: Sequence[np.ndarray],
-        downlink_s: np.ndarray | float,
+        downlink_s: np.ndarray,
         compute_s: np.ndarray,
         compute_w: np.ndarray,
-        broadcast_s: np.ndarray | float | None = None,
+        broadcast_s: np.ndarray,
     ) -> None:
         counts = np.fromiter(map(len, participants), np.int64, self._trials)
         trial = np.repeat(np.arange(self._trials), counts)
         cell = trial * self._devices + np.concatenate(participants)
-        down_s = _broadcast(downlink_s, len(compute_s))
+        down_s = downlink_s
         _check_durations(down_s + compute_s, "seconds")
         if not self._running.all():
             keep = self._running[trial]
             rows = (one[keep] for one in (trial, cell, down_s, compute_s, compute_w))
             trial, cell, down_s, compute_s, compute_w = rows
             counts = np.where(self._running, counts, 0)
-        if broadcast_s is None:
-            broadcast_s = _find_largest(down_s, counts, np.zeros(self._trials))
         sent_s = self._now_s[trial]
         ready_s = sent_s + (down_s + compute_s)
-        received_s = self._now_s + _broadcast(broadcast_s, self._trials)
+        received_s = self._now_s + broadcast_s
         latest_s = _find_largest(ready_s, counts, np.maximum(self._now_s, received_s))
         self._latest_s = np.where(self._running, latest_s, self._now_s)
         self._counts, self._trial, self._cell = counts, trial, cell
@@ -133,27 +131,19 @@ class ArrayClock(Clock):
         self._opened_s = self._meet(self._latest_s, self.together)
         return self._mark_participants()
 
-    def close_slot(
-        self,
-        airtime_s: np.ndarray | float,
-        joules: np.ndarray | None = None,
-        on_air_s: np.ndarray | None = None,
-    ) -> None:
+    def close_slot(self, airtime_s: np.ndarray, joules: np.ndarray, on_air_s: np.ndarray) -> None:
         assert self._opened_s is not None
-        airtime_s = _broadcast(airtime_s, self._trials)
         _check_durations(airtime_s[self._running], "airtime_s")
         trial, cell = self._trial, self._cell
-        lasts_s = airtime_s[trial]
-        if on_air_s is not None:
-            lasts_s = np.minimum(on_air_s.reshape(-1)[cell], lasts_s)
+        lasts_s = np.minimum(on_air_s.reshape(-1)[cell], airtime_s[trial])
         opened_s = self._opened_s[trial]
         stop_s = opened_s + lasts_s
-        self._charge(opened_s, stop_s, None if joules is None else joules.reshape(-1)[cell])
+        self._charge(opened_s, stop_s, joules.reshape(-1)[cell])
         self._now_s = np.where(self._running, self._opened_s + airtime_s, self._now_s)
         self._started += self._counts
         self._has_begun, self._opened_s = False, None
 
-    def _charge(self, opened_s: np.ndarray, stop_s: np.ndarray, joules: np.ndarray | None) -> None:
+    def _charge(self, opened_s: np.ndarray, stop_s: np.ndarray, joules: np.ndarray) -> None:
         """Add the energy of the round to the totals, in the same order of operations as `Power`."""
         cell, spent = self._cell, self._spent.reshape(len(CAUSES), -1)
         at = self._trial, cell % self._devices
@@ -168,8 +158,7 @@ class ArrayClock(Clock):
         for cause, lasts_s in seconds.items():
             spent[cause, cell] += self._watts[cause][at] * lasts_s
         spent[COMPUTE, cell] += self._compute_w * (self._ready_s - self._began_s)
-        if joules is not None:
-            spent[TRANSMIT, cell] += np.where(stop_s > opened_s, joules, 0.0)
+        spent[TRANSMIT, cell] += np.where(stop_s > opened_s, joules, 0.0)
 
     def synchronise(self, trials: int, seconds: Sequence[float]) -> None:
         met_s = self._meet(self._now_s, trials)
@@ -214,13 +203,6 @@ def _find_largest(values: np.ndarray, counts: np.ndarray, least: np.ndarray) -> 
     starts = (np.cumsum(counts) - counts)[some]
     out[some] = np.maximum(out[some], np.maximum.reduceat(values, starts))
     return out
-
-
-def _broadcast(values: np.ndarray | float, size: int) -> np.ndarray:
-    """Return values as an array of this length, without a call of NumPy where they are one."""
-    if isinstance(values, np.ndarray) and values.shape == (size,) and values.dtype == float:
-        return values
-    return np.broadcast_to(np.asarray(values, dtype=float), size)
 
 
 def _check_durations(seconds: np.ndarray, name: str) -> None:

@@ -55,10 +55,10 @@ class Clock(Stateful, ABC):
         self,
         round: int,
         participants: Sequence[np.ndarray],
-        downlink_s: np.ndarray | float,
+        downlink_s: np.ndarray,
         compute_s: np.ndarray,
         compute_w: np.ndarray,
-        broadcast_s: np.ndarray | float | None = None,
+        broadcast_s: np.ndarray,
     ) -> None:
         """Begin a round.
 
@@ -68,12 +68,12 @@ class Clock(Stateful, ABC):
             Number of the round.
         participants : Sequence of ndarray, int64
             Available devices that take part, in ascending order, an array for each of the S trials.
-        downlink_s : ndarray, [N], or float
-            Seconds until each participant has the model, trial by trial, or one number for all.
+        downlink_s : ndarray, [N]
+            Seconds until each participant has the model, trial by trial.
         compute_s, compute_w : ndarray, [N]
             Duration and power of the local work, in the same order.
-        broadcast_s : ndarray, [S], or float, optional
-            Seconds of the broadcast; the longest downlink_s if not given.
+        broadcast_s : ndarray, [S]
+            Seconds of the broadcast.
 
         Raises
         ------
@@ -86,23 +86,17 @@ class Clock(Stateful, ABC):
         """Advance to the slots, and return the mask [S, K] of the devices in them."""
 
     @abstractmethod
-    def close_slot(
-        self,
-        airtime_s: np.ndarray | float,
-        joules: np.ndarray | None = None,
-        on_air_s: np.ndarray | None = None,
-    ) -> None:
+    def close_slot(self, airtime_s: np.ndarray, joules: np.ndarray, on_air_s: np.ndarray) -> None:
         """Advance by the slots' airtime. Their devices are then available again.
 
         Parameters
         ----------
-        airtime_s : ndarray, [S], or float
+        airtime_s : ndarray, [S]
             Duration of the slot in seconds.
-        joules : ndarray, [S, K], optional
+        joules : ndarray, [S, K]
             Energy that each transmitter's amplifier draws.
-        on_air_s : ndarray, [S, K], optional
-            Duration of each transmission from the start of the slot, after which the device sleeps;
-            the whole slot if not given.
+        on_air_s : ndarray, [S, K]
+            Duration of each transmission from the start of the slot, after which the device sleeps.
 
         Raises
         ------

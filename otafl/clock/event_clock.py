@@ -85,21 +85,18 @@ class EventClock(Clock):
         self,
         round: int,
         participants: Sequence[np.ndarray],
-        downlink_s: np.ndarray | float,
+        downlink_s: np.ndarray,
         compute_s: np.ndarray,
         compute_w: np.ndarray,
-        broadcast_s: np.ndarray | float | None = None,
+        broadcast_s: np.ndarray,
     ) -> None:
         self._record_call(
             "begin", round, participants, downlink_s, compute_s, compute_w, broadcast_s
         )
-        down_s = np.broadcast_to(downlink_s, len(compute_s))
-        columns = [column.tolist() for column in (down_s, compute_s, compute_w)]
-        whole: Sequence[float | None] = [None] * self._num_trials
-        if broadcast_s is not None:
-            whole = self._expand_to_trials(broadcast_s)
+        columns = [column.tolist() for column in (downlink_s, compute_s, compute_w)]
+        trials = zip(self.trials, participants, broadcast_s.tolist(), strict=True)
         first = 0
-        for trial, devices, longest in zip(self.trials, participants, whole, strict=True):
+        for trial, devices, longest in trials:
             stop = first + len(devices)
             if not trial.stopped:
                 down, seconds, watts = (column[first:stop] for column in columns)
@@ -140,16 +137,10 @@ class EventClock(Clock):
                 if not trial.stopped:
                     trial.wait_until(last_s)
 
-    def close_slot(
-        self,
-        airtime_s: np.ndarray | float,
-        joules: np.ndarray | None = None,
-        on_air_s: np.ndarray | None = None,
-    ) -> None:
+    def close_slot(self, airtime_s: np.ndarray, joules: np.ndarray, on_air_s: np.ndarray) -> None:
         senders = [trial.list_transmitters() for trial in self.trials]
         self.transmit(
-            self._expand_to_trials(airtime_s),
-            *(_select_devices(one, senders) for one in (joules, on_air_s)),
+            airtime_s.tolist(), *(_select_devices(one, senders) for one in (joules, on_air_s))
         )
 
     def transmit(self, *columns: Sequence[Any]) -> None:
@@ -208,17 +199,9 @@ class EventClock(Clock):
         if self.journal is not None:
             self.journal.append((method, *given))
 
-    def _expand_to_trials(self, value: np.ndarray | float) -> list[float]:
-        """Return a number or an array [S] as S numbers."""
-        return np.broadcast_to(np.asarray(value, dtype=float), (self._num_trials,)).tolist()
 
-
-def _select_devices(
-    values: np.ndarray | None, devices: Sequence[list[int]]
-) -> Sequence[dict[int, Any] | None]:
-    """Return the values [S, K] of some devices of each trial, by device; None each for None."""
-    if values is None:
-        return [None] * len(devices)
+def _select_devices(values: np.ndarray, devices: Sequence[list[int]]) -> list[dict[int, Any]]:
+    """Return the values [S, K] of some devices of each trial, by device."""
     return [
         dict(zip(some, row[some].tolist(), strict=True))
         for row, some in zip(values, devices, strict=True)

@@ -6,8 +6,7 @@ person are in the order of time, and the last of them test: the first part of ea
 Features and score are standardised by the training part.
 
 The score was interpolated linearly between three examinations, so a person's mean explains 92 % of
-its variance, and a person's line in time 98 %. Results therefore have the controls `mean_control`
-and `line_control` beside the personal models. Two features are three times two others (DDP of RAP,
+its variance, and a person's line in time 98 %. Two features are three times two others (DDP of RAP,
 DDA of APQ3) and are left out.
 
 References

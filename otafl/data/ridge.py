@@ -9,7 +9,7 @@ exp(hessian_spread z), z standard normal. All inputs are then transformed so tha
 of all users' training samples has exactly the eigenvalues from 1 to 1 / condition, geometrically
 spaced, in random directions. Every user has equally many samples, and partition `natural` makes a
 device of each. With `model: linear` the results have `excess_risk`, since the optimum and its risk
-follow from the training samples exactly (see `otafl.evaluation.references`).
+follow from the training samples exactly (see `otafl.evaluation.evaluation`).
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ from otafl.selection.base import Selection
 from otafl.server.optimisers import ServerOptimiser
 from otafl.topology.base import Topology
 from otafl.uplink import Uplink
-from otafl.uplink.base import Transport, deliver
+from otafl.uplink.base import deliver
 from otafl.uplink.signalling import Signalling
 
 
@@ -149,9 +149,11 @@ def assemble(points: Sequence[Point], trials: Sequence[int]) -> EngineParts:
         clocks,
         link.budget,
         _to_bounds([one.deadline_s for one in of_devices]),
-        _to_bounds([one.round_budget_j for one in of_devices]),
     )
     rate_bps = np.array([one.downlink_rate_bps for one in of_devices])
+    robust, carry = None, partial(deliver, link.transport)
+    if scenario.robust.is_active:
+        robust = RobustAggregation(rows, carry, link.transport.counts != "all", streams)
     return EngineParts(
         scenario=scenario,
         streams=streams,
@@ -163,7 +165,7 @@ def assemble(points: Sequence[Point], trials: Sequence[int]) -> EngineParts:
         server=registry.make_component("server", scenario.server),
         server_hyper=build_hyper([row.server for row in rows], streams),
         link=link,
-        robust=_build_robust(rows, link.transport, streams),
+        robust=robust,
         hardware=hardware,
         faults=faults,
         clock=clocks,
@@ -176,15 +178,6 @@ def assemble(points: Sequence[Point], trials: Sequence[int]) -> EngineParts:
         else None,
         duration_s=_to_bounds([row.training.duration_s for row in rows]),
     )
-
-
-def _build_robust(
-    rows: Sequence[Scenario], transport: Transport, streams: Streams
-) -> RobustAggregation | None:
-    """Build the robust aggregation of the trials, if they have one."""
-    if not rows[0].robust.is_active:
-        return None
-    return RobustAggregation(rows, partial(deliver, transport), transport.counts != "all", streams)
 
 
 def build_algorithm(scenario: Scenario, model: Model) -> Algorithm:

@@ -74,7 +74,10 @@ class Cohorts:
                     if selection.is_channel_blind
                     else self._parts.link.channel.get_state(t)
                 )
-            free = selection.select_devices(free, self._count_vacancies(), t, state)
+            vacant: np.ndarray | int = self.num_participants  # [S] if earlier ones still work
+            if self._parts.scenario.devices.protocol.goes_on:
+                vacant = np.maximum(0, vacant - self._parts.clock.get_busy().sum(1))
+            free = selection.select_devices(free, vacant, t, state)
         cohort = self._build_cohort(free, t)
         if has_all_devices:
             self._full_cohort = cohort
@@ -89,14 +92,6 @@ class Cohorts:
         """Draw the next cohort again, because a trial has stopped."""
         self._full_cohort = None
 
-    def _count_vacancies(self) -> np.ndarray | int:
-        """Return the number of devices to choose; [S] if those of earlier rounds still work."""
-        if not self._parts.scenario.devices.protocol.goes_on:
-            return self.num_participants
-        busy = self._parts.clock.get_busy().sum(1)
-        vacant: np.ndarray = np.maximum(0, self.num_participants - busy)
-        return vacant
-
     def _build_cohort(self, selected_mask: np.ndarray, t: int) -> Cohort:
         """Return the cohort of the selected devices [S, K]."""
         flat_index = np.flatnonzero(selected_mask)
@@ -109,20 +104,20 @@ class Cohorts:
     def _complete_cohort(
         self, cohort: Cohort, version: Tensor | None, t: int, channel: ChannelState | None
     ) -> Cohort:
-        """Return the cohort with levels, the method's weights and versions, and transmitters."""
+        """Return the cohort with levels, the method's weights and versions, and transmitters.
+
+        The latter are those that `devices.senders` leaves.
+        """
         cohort = self._parts.submodels.assign_levels(cohort, t, channel)
         if version is not None:
             cohort = replace(cohort, version=version[cohort.trial])
-        return self._mark_transmitters(self._apply_algorithm_weights(cohort, t), t)
-
-    def _apply_algorithm_weights(self, cohort: Cohort, t: int) -> Cohort:
-        weight = self._parts.algorithm.compute_weights(self._parts.make_context(cohort, t))
-        return cohort if weight is cohort.weight else replace(cohort, weight=weight)
-
-    def _mark_transmitters(self, cohort: Cohort, t: int) -> Cohort:
-        """Return the cohort with the transmitters that `devices.senders` leaves."""
+        cohort = self._apply_algorithm_weights(cohort, t)
         wanted = self._parts.scenario.devices.senders
         if wanted is None or wanted >= max(cohort.counts):
             return cohort
         some = draw_subset(cohort, wanted, t, self._parts.streams)
         return replace(cohort, transmit_mask=some, all_transmit=False)
+
+    def _apply_algorithm_weights(self, cohort: Cohort, t: int) -> Cohort:
+        weight = self._parts.algorithm.compute_weights(self._parts.make_context(cohort, t))
+        return cohort if weight is cohort.weight else replace(cohort, weight=weight)

@@ -17,7 +17,6 @@ from torch import Tensor
 
 from otafl.core import contracts as c
 from otafl.core.stateful import Stateful
-from otafl.devices.faults import Faults
 from otafl.downlink.base import BroadcastDelivery
 from otafl.engine.assembly import EngineParts
 from otafl.engine.cohorts import Cohorts
@@ -161,18 +160,14 @@ class Engine(Stateful):
     ) -> tuple[c.Cohort, BroadcastDelivery]:
         """Begin downlink and local work in simulated time.
 
-        Returns cohort and broadcast of the devices that received it and can do the work within
-        their budget.
+        Returns cohort and broadcast of the devices that received it.
         """
         if broadcast.delivered_mask is not None:
-            cohort, broadcast = _take_rows(cohort, broadcast, broadcast.delivered_mask)
+            keep = broadcast.delivered_mask
+            cohort = cohort.take(keep.nonzero().squeeze(1))
+            broadcast = broadcast.select_rows(keep)
         workload, sizes = self.parts.workload, self.parts.submodels
         load = workload.plan_load(cohort, sizes.count_flops(cohort), broadcast, channel, t)
-        can = workload.find_within_budget(cohort, load)
-        if can is not None and not can.all():
-            keep = torch.from_numpy(can).to(cohort.trial.device)
-            cohort, broadcast = _take_rows(cohort, broadcast, keep)
-            load = load.take(can)
         self._num_started = cohort.num_rows
         sizes.record_start(cohort)
         workload.start(cohort, load)
@@ -182,7 +177,7 @@ class Engine(Stateful):
             load.downlink_s,
             load.compute_s,
             load.compute_w,
-            broadcast.seconds,
+            np.broadcast_to(broadcast.seconds, self.num_trials),
         )
         return cohort, broadcast
 
@@ -200,30 +195,21 @@ class Engine(Stateful):
         update, faults = Update(senders, payload), self.parts.faults
         if faults is not None:
             sent = faults.tamper(payload, senders, t)
-            made = () if sent is payload else payload
-            update = self.reject_invalid(Update(senders, sent, made), faults)
+            update = Update(senders, sent, () if sent is payload else payload)
+            valid = faults.select_finite(sent, senders)
+            if valid is not None:  # modems send no other updates
+                update = update.take(valid)
+                rejected = np.subtract(senders.counts, update.cohort.counts)
+                self.counts["rejected_updates"] += rejected
         keep = self.parts.selection.select_transmitters(
             update.payload, update.cohort, self.cohorts.num_participants
         )
         update = update if keep is None else update.take(keep)
-        coded = self.encode(update.payload, update.cohort, t)
+        codec, streams = self.parts.link.codec, self.parts.streams
+        coded = encode(codec, update.payload, self.memory, update.cohort, t, streams)
         if self.parts.algorithm.acknowledged_state:
             return update.replace_payload(coded), loss
         return Update(update.cohort, coded), loss
-
-    def reject_invalid(self, update: Update, faults: Faults) -> Update:
-        """Return the updates that the modems accept."""
-        keep = faults.select_finite(update.payload, update.cohort)
-        if keep is None:
-            return update
-        kept = update.take(keep)
-        self.counts["rejected_updates"] += np.subtract(update.cohort.counts, kept.cohort.counts)
-        return kept
-
-    def encode(self, payload: c.Payload, cohort: c.Cohort, t: int) -> c.Payload:
-        """Encode the payload of the cohort's rows."""
-        parts = self.parts
-        return encode(parts.link.codec, payload, self.memory, cohort, t, parts.streams)
 
     def admit(self, update: Update | None, t: int) -> Update | None:
         """Return the updates in the slot: on time, or from an earlier round and ready now.
@@ -388,13 +374,6 @@ class Engine(Stateful):
         self.running[trial] = False
         self.parts.clock.stop(trial)
         self.cohorts.forget()
-
-
-def _take_rows(
-    cohort: c.Cohort, broadcast: BroadcastDelivery, keep: Tensor
-) -> tuple[c.Cohort, BroadcastDelivery]:
-    """Return the rows [N] bool to keep, of a cohort and its broadcast."""
-    return cohort.take(keep.nonzero().squeeze(1)), broadcast.select_rows(keep)
 
 
 def _select_delivered(any_delivered: Tensor, new: c.Tensors, old: c.Tensors) -> c.Tensors:

@@ -133,17 +133,14 @@ class PayloadCollector:
             if count == self._size:  # the other chunks have no transmitting row
                 return payload
         first = self._parts[0][1]
-        return tuple(
-            replace(group, tensors=self._whole[index])
-            if index in self._whole
-            else self._join_groups(index)
-            for index, group in enumerate(first)
-        )
-
-    def _join_groups(self, index: int) -> Group:
-        groups = [payload[index] for _, payload in self._parts]
-        joined = Group.join(groups, [count for count, _ in self._parts])
-        return replace(joined, row_index=None) if groups[0].row_index is None else joined
+        counts, out = [count for count, _ in self._parts], []
+        for index, group in enumerate(first):
+            if index in self._whole:
+                out.append(replace(group, tensors=self._whole[index]))
+                continue
+            joined = Group.join([payload[index] for _, payload in self._parts], counts)
+            out.append(replace(joined, row_index=None) if group.row_index is None else joined)
+        return tuple(out)
 
 
 @dataclass(frozen=True)

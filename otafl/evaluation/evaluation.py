@@ -19,9 +19,8 @@ from torch import Tensor
 from otafl.core.contracts import FineTuneSpec, View
 from otafl.data.build import Samples
 from otafl.data.device_splits import ClientSamples
-from otafl.evaluation.batch_statistics import BatchStatistics
-from otafl.evaluation.references import ExcessRisk, compute_control_errors
 from otafl.evaluation.scoring import (
+    BatchStatistics,
     FineTuner,
     MetricNamer,
     OwnScores,
@@ -73,8 +72,6 @@ class Evaluation:
         out: dict[str, np.ndarray] = {}
         if self._excess is not None:
             out["minimum_risk"] = self._excess.minimum
-        for name, error in compute_control_errors(self._all).items():
-            out |= self._namer.name_control(name, error)
         out |= {name: np.full(trials, one) for name, one in self._namer.list_guesses().items()}
         counts = None  # [S, classes]
         if self._test is not None:
@@ -204,7 +201,7 @@ class _Evaluator:
             same = ClientSamples.share(x, y, models, number)
             sums = evaluate_client(view, self.loss_fn, same, models)
             of = shared[self._find_running_rows(each)]
-            sums = OwnScores(sums.right[of], sums.loss[of], sums.count[of], None, None)
+            sums = OwnScores(sums.right[of], sums.loss[of], sums.count[of])
             return self._pool_devices(sums, each)
         trial = torch.arange(len(self.running) * each, device=y.device) // each
         scores = self.score_client(ClientSamples.share(x, y, trial, number), classes)
@@ -221,10 +218,8 @@ class _Evaluator:
         """Return the scores of running trials, of which each has so many devices."""
         right, loss, count = (one.view(-1, each) for one in (sums.right, sums.loss, sums.count))
         by_class = None
-        if sums.class_loss is not None and sums.class_count is not None:
-            by_class = self._fill_trials(
-                (sums.class_loss / sums.class_count).view(*count.shape, -1)
-            )
+        if sums.class_loss is not None:
+            by_class = self._fill_trials(sums.class_loss.view(*count.shape, -1))
         return Scores(
             self._fill_trials(right.sum(1) / count.sum(1)),
             self._fill_trials(loss.sum(1) / count.sum(1)),
@@ -254,3 +249,107 @@ def _to_samples(
     labels = torch.from_numpy(y[:count])
     like = device if labels.is_floating_point() else device.device
     return torch.from_numpy(x[:count]).to(device), labels.to(like)
+
+
+MAX_INPUTS = 600
+"""Largest number of inputs for which the optimum is computed."""
+
+BLOCK = 4096
+"""Samples whose second moment is computed together."""
+
+
+class ExcessRisk:
+    r"""Excess risk of an affine model under the squared loss, whose optimum is known.
+
+    The training objective of a trial is the weighted mean over its devices k,
+
+        F(w) = sum_k p_k F_k(w),    F_k(w) = mean_i |x_i^T w - y_i|^2 / 2 + ridge |w|^2 / 2,
+
+    with p_k their shares of the samples, or equal with `training.weights: uniform`. An intercept is
+    one more input that is 1, without penalty. With H = sum_k p_k E_k[x x^T] + ridge I, w* = H^+ c
+    and c = sum_k p_k E_k[x y],
+
+        F(w) - F(w*) = (w - w*)^T H (w - w*) / 2,
+
+    which is computed in double precision, free of the cancellation of a difference. The weights of
+    a model are read off its scores of the zero sample and of the unit samples.
+
+    hessian: [S, M, M]. optimum: [S, M, outputs]. minimum: [S], F(w*).
+    """
+
+    def __init__(self, samples: Samples, model: Model, uniform: bool) -> None:
+        data = samples.training_data
+        self._shape = tuple(data.x.shape[1:])
+        self._intercept = model.has_intercept
+        count = data.count.view(data.num_trials, -1).double()
+        weight = torch.full_like(count, 1.0 / count.shape[1])
+        if not uniform:
+            weight = count / count.sum(1, keepdim=True)
+        hessians, optima, minima = [], [], []
+        for trial in range(data.num_trials):
+            x, y, share = _gather(samples, trial, weight[trial] / count[trial])
+            x = np.column_stack([x, np.ones(len(x))]) if self._intercept else x
+            hessian, moment = _compute_moments(x, y, share)
+            penalty = np.full(len(hessian), model.ridge)
+            penalty[len(hessian) - int(self._intercept) :] = 0.0
+            hessian = hessian + np.diag(penalty)
+            optimum = np.linalg.lstsq(hessian, moment, rcond=1e-13)[0]
+            left = (share[:, None] * y**2).sum() - (optimum * moment).sum()
+            hessians.append(hessian)
+            optima.append(optimum)
+            minima.append(0.5 * left)
+        self.hessian, self.optimum = np.stack(hessians), np.stack(optima)
+        self.minimum = np.array(minima)
+
+    @staticmethod
+    def build(samples: Samples, model: Model, loss: Loss, uniform: bool) -> ExcessRisk | None:
+        """Return the excess risk of a scenario, None where the optimum is not known."""
+        inputs = int(np.prod(samples.data.input_shape))
+        known = model.is_affine and loss.is_quadratic and inputs <= MAX_INPUTS
+        if not known or samples.training_data.augment is not None:
+            return None
+        return ExcessRisk(samples, model, uniform)
+
+    def compute(self, view: View, running: np.ndarray) -> np.ndarray:
+        """Compute F(w) - F(w*) of each trial's global model [S], NaN for stopped trials."""
+        away = self._read_weights(view) - self.optimum
+        risk = 0.5 * np.einsum("smo,smn,sno->s", away, self.hessian, away)
+        return np.where(running, risk, np.nan)
+
+    def _read_weights(self, view: View) -> np.ndarray:
+        """Return the weights [S, M, outputs] of the models, the intercept last."""
+        inputs = int(np.prod(self._shape))
+        like = next(iter(view.params.values()))
+        dtype = like.dtype if like.is_floating_point() else torch.float32
+        probes = torch.zeros(inputs + 1, inputs, dtype=dtype, device=like.device)
+        probes[:inputs].fill_diagonal_(1.0)
+        scores = view.predict_fn(view.params, probes.view(1, -1, *self._shape))
+        found = scores.double().cpu().numpy()
+        weights, intercept = found[:, :-1] - found[:, -1:], found[:, -1:]
+        return np.concatenate([weights, intercept], 1) if self._intercept else weights
+
+
+def _gather(samples: Samples, trial: int, share: Tensor) -> tuple[np.ndarray, ...]:
+    """Return the samples of a trial's devices and the share of each in the objective.
+
+    These are x [n, inputs], labels y [n, outputs] and shares [n]; share: [K] of a device's samples.
+    """
+    data = samples.training_data
+    devices = slice(trial * data.num_devices, (trial + 1) * data.num_devices)
+    count, place = data.count[devices], torch.arange(data.max_samples, device=data.count.device)
+    index = data.index[devices][place < count[:, None]]
+    x, y = data.x[index].flatten(1).double().cpu().numpy(), data.y[index].cpu()
+    labels = y.double().numpy() if y.is_floating_point() else np.eye(data.classes)[y.numpy()]
+    return x, labels, np.repeat(share.cpu().numpy(), count.cpu().numpy())
+
+
+def _compute_moments(
+    x: np.ndarray, y: np.ndarray, share: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the weighted second moments of x with x [M, M] and with y [M, outputs]."""
+    own, with_y = 0.0, 0.0
+    for start in range(0, len(x), BLOCK):
+        part = slice(start, start + BLOCK)
+        weighted = x[part] * share[part, None]
+        own, with_y = own + weighted.T @ x[part], with_y + weighted.T @ y[part]
+    return np.asarray(own), np.asarray(with_y)

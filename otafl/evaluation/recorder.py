@@ -32,14 +32,7 @@ from otafl.results.variables import (
 )
 from otafl.scenario.power_budgets import KINDS, find_power_constraint
 
-_ENDS = (
-    "end_round",
-    "stop_round",
-    "stop_time_s",
-    "stop_energy_j",
-    "stop_symbols",
-    "diverged_round",
-)
+_ENDS = ("end_round", "stop_round", "diverged_round")
 
 
 def build_tested_views(engine: Engine) -> tuple[Tensors, Views]:
@@ -116,20 +109,11 @@ class Recorder(Stateful):
         losses = np.where(trained, values["train_loss"], 0.0), values.get("test_loss", 0.0)
         finite = np.isfinite(losses[0]) & np.isfinite(losses[1])
         values = merge_servers(values, self._servers)
-        self._stop(round, values, *self._merge_servers(running, finite, engine.ended))
+        by_server = (one.reshape(-1, self._servers) for one in (running, finite, engine.ended))
+        runs, sound, over = by_server
+        self._stop(round, values, np.all(runs, 1), np.all(sound, 1), np.any(over, 1))
         self.rounds.append(round)
         self.taken.append(self._sum_over_devices(values))
-
-    def _merge_servers(
-        self, running: np.ndarray, finite: np.ndarray, ended: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return for each trial whether it runs, has only finite losses, and has an ended server.
-
-        The arguments are those of the servers, [S C].
-        """
-        by_server = [one.reshape(-1, self._servers) for one in (running, finite, ended)]
-        runs, sound, over = by_server
-        return np.all(runs, 1), np.all(sound, 1), np.any(over, 1)
 
     def _sum_over_devices(self, values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return values [S, ...], for a large population without those of single devices.
@@ -167,6 +151,7 @@ class Recorder(Stateful):
         finite: np.ndarray,
         ended: np.ndarray,
     ) -> None:
+        """Stop trials [S] that diverged, reached their target, or have an ended server."""
         engine = self.engine
         diverged = running & (round > 0) & ~finite
         reached = np.zeros_like(running)
@@ -178,9 +163,6 @@ class Recorder(Stateful):
         self.once["end_round"][ended] = round
         self.once["diverged_round"][diverged] = round
         self.once["stop_round"][reached] = round
-        self.once["stop_time_s"][reached] = values["sim_time_s"][reached]
-        self.once["stop_energy_j"][reached] = values["device_energy_j"].sum((1, 2))[reached]
-        self.once["stop_symbols"][reached] = values["uplink_symbols"][reached]
         for trial in np.nonzero(diverged | reached | ended)[0]:
             for server in range(self._servers):
                 engine.stop(int(trial) * self._servers + server)

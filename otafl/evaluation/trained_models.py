@@ -12,8 +12,7 @@ from otafl.algorithms.base import Algorithm
 from otafl.core.contracts import View, take_rows
 from otafl.core.errors import UserError
 from otafl.engine.engine import Engine
-from otafl.evaluation.batch_statistics import BatchStatistics
-from otafl.evaluation.scoring import FineTuner
+from otafl.evaluation.scoring import BatchStatistics, FineTuner
 from otafl.models.base import Model
 from otafl.models.modules import Recipe, build_module, select_params
 from otafl.results.models import TrainedModels, TrainedView
@@ -37,7 +36,6 @@ def collect(
     views = {n: one if one.saved_fn is None else one.saved_fn() for n, one in tested.items()}
     statistics = BatchStatistics(parts.samples.training_data, parts.scenario.training.norm_samples)
     prepared = {id(view): _prepare_view(view, statistics, engine, round) for view in views.values()}
-    kept: list[Tensor] = []
     out = {}
     for name, given in views.items():
         view, data = prepared[id(given)], parts.samples.data
@@ -55,7 +53,7 @@ def collect(
         devices = servers if servers > 1 else None  # each server's model counts as a device's
         if view.owner == "device":
             devices = servers * engine.num_devices
-        blocks = {n: _store_block(b.unflatten(0, (len(rows), -1)), kept) for n, b in params.items()}
+        blocks = {n: _store_block(b.unflatten(0, (len(rows), -1))) for n, b in params.items()}
         out[name] = TrainedView(recipe, blocks, devices)
     return TrainedModels(rows, out)
 
@@ -83,18 +81,11 @@ def _prepare_view(view: View, statistics: BatchStatistics, engine: Engine, round
     return replace(view, params=params, owner="device", fine_tune=None)
 
 
-def _store_block(block: Tensor, stored: list[Tensor]) -> Tensor:
-    """Return a block [rows, K, *shape] on the host, [rows, 1, *shape] if a row's models share it.
-
-    A block that views share is stored once.
-    """
+def _store_block(block: Tensor) -> Tensor:
+    """Copy a block [rows, K, *shape] to the host, [rows, 1, *shape] if a row's models share it."""
     if all(torch.equal(row, row[:1].expand_as(row)) for row in block):
         block = block[:, :1]
-    for known in stored:
-        if known.shape == block.shape and torch.equal(known, block.cpu()):
-            return known
-    stored.append(torch.empty(block.shape, dtype=block.dtype).copy_(block))
-    return stored[-1]
+    return torch.empty(block.shape, dtype=block.dtype).copy_(block)
 
 
 def _find_refusal(model: Model, recipe: Recipe, view: View, x: Tensor) -> str | None:

@@ -76,7 +76,7 @@ class StatelessBatchNorm(nn.Module):
     """Batch normalisation without running statistics.
 
     In training it uses the samples of the minibatch; in a test the statistics of the pass, which
-    are estimated before (`otafl.evaluation.batch_statistics`).
+    are estimated before (`otafl.evaluation.scoring`).
     """
 
     def __init__(self, control: Control, name: str, layer: nn.modules.batchnorm._BatchNorm) -> None:

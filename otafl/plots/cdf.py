@@ -11,8 +11,15 @@ from otafl.analysis.points import find_first_known, find_main_variable
 from otafl.core.errors import UserError
 from otafl.losses.metrics import list_variables
 from otafl.plots import quantities
-from otafl.plots.kinds import NO_CELLS, FigureRecipe
-from otafl.plots.layout import draw_banded_line, draw_panels, spans_decades, split_parts, style_axes
+from otafl.plots.kinds import FigureRecipe
+from otafl.plots.layout import (
+    LARGEST,
+    draw_panels,
+    get_style,
+    spans_decades,
+    split_parts,
+    style_axes,
+)
 
 PERSONAL = list_variables(
     "device_personal_own_test",
@@ -115,8 +122,8 @@ def _draw_panel(ax: Axes, data: xr.Dataset) -> None:
         value, share = (curve[name].values[seen] for name in ("value", "share"))
         # with the foot of the first step in front
         value, share = np.r_[value[:1], value], np.r_[0.0 * share[:1], share]
-        band = np.full_like(share, np.nan)
-        draw_banded_line(ax, i, name, (value, share, band, band), markers=8, step="post")
+        style = get_style(i, len(value)) | {"drawstyle": "steps-post"}
+        ax.plot(np.where(abs(value) < LARGEST, value, np.nan), share, label=name, **style)
     style_axes(ax, x=data.attrs["log_x"])
     ax.set_ylim(0, 1.03)
 
@@ -126,5 +133,5 @@ RECIPE = FigureRecipe(
     draw_cdf,
     {"value": "{x}", "share": "share"},
     "{x}_cdf",
-    NO_CELLS | {"y": "upwards is the share of devices; give the variable with --x"},
+    ("x", "hue", "facet"),
 )

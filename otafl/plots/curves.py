@@ -13,10 +13,9 @@ from matplotlib.ticker import MaxNLocator
 from otafl.analysis.points import find_main_variable, is_numeric, list_axes
 from otafl.core.errors import UserError
 from otafl.plots import quantities
-from otafl.plots.kinds import NO_CELLS, FigureRecipe
+from otafl.plots.kinds import FigureRecipe
 from otafl.plots.layout import (
     LARGEST,
-    draw_banded_line,
     draw_panels,
     fit_names,
     get_panel_size,
@@ -147,18 +146,20 @@ def _list_names(data: xr.Dataset) -> list[str]:
 def _draw_line(ax: Axes, curve: xr.Dataset, i: int, name: str) -> None:
     seen = curve["drawn"].values
     at = (curve["at"] if "at" in curve else curve[curve.attrs["x"]]).values[seen]
-    mean, std = curve["mean"].values[seen], curve["std"].values[seen]
-    low = mean - std
+    mean, std = (curve[one].values[seen].astype(float) for one in ("mean", "std"))
+    low, high = mean - std, np.where(mean + std < LARGEST, mean + std, np.nan)
     if curve.attrs["log_y"]:
         low = np.maximum(low, 0.1 * mean)
-    draw_banded_line(ax, i, name, (at, mean, low, mean + std), markers=10)
+    style = get_style(i, len(at))
+    ax.plot(at, mean, label=name, **style)
+    ax.fill_between(at, low, high, alpha=0.18, linewidth=0, color=style["color"])
 
 
 def _draw_points(ax: Axes, curve: xr.Dataset, i: int, curves: int, name: str) -> None:
     """Draw points with bars, side by side: values over choices have no order."""
     places = np.arange(curve.sizes[curve.attrs["x"]]) + 0.5 * ((i + 0.5) / curves - 0.5)
     std = np.nan_to_num(curve["std"].values)
-    style: dict[str, Any] = {"linestyle": "none", "capsize": 3} | get_style(i)
+    style: dict[str, Any] = get_style(i) | {"linestyle": "none", "capsize": 3}
     ax.errorbar(places, curve["mean"].values, std, label=name, **style)
 
 
@@ -167,5 +168,5 @@ RECIPE = FigureRecipe(
     draw_curves,
     {"at": "{x}", "mean": "{y}", "std": "{y}_std"},
     "{y}_{x}",
-    NO_CELLS,
+    ("y", "x", "hue", "facet"),
 )

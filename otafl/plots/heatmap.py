@@ -138,9 +138,9 @@ def _choose_axes(
 
 
 def _compute_panel_size(data: xr.Dataset) -> tuple[float, float]:
-    """Return the inches of a panel whose cells hold their value, if they can.
+    """Return the inches of a panel whose cells hold their value, and rows their name, if they can.
 
-    Of a figure of given width only the shape counts, with room for the name of each row.
+    Of a figure of given width only the shape counts.
     """
     y, x = (str(dim) for dim in data["mean"].dims[-2:])
     facet, total = data.attrs["facet"], get_width(data)
@@ -196,5 +196,5 @@ RECIPE = FigureRecipe(
     draw_heatmap,
     {"mean": "{z}", "std": "{z}_std"},
     "{z}_heatmap",
-    {"hue": "a heat map's colours are its values; use --facet {}"},
+    ("z", "x", "y", "facet"),
 )

@@ -7,7 +7,7 @@ figure of its kind is made, so that the command line can list kinds at no cost.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib import import_module
@@ -19,10 +19,6 @@ from otafl.core.errors import UserError
 if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.figure import Figure
-
-
-NO_CELLS = {"z": "only --kind heatmap has cells; use --y or --x"}
-"""What most kinds refuse."""
 
 
 def open_result(path: Path, trust: bool) -> xr.Dataset:
@@ -38,13 +34,13 @@ class FigureRecipe:
 
     Parameters
     ----------
-    data_fn : from what `open_fn` gives to what is drawn. Its keyword arguments are flags of `otafl
-        plot`, without those of `refused`, and `sel`. What it returns has the attributes kind, note,
-        x, y or z (the names that were asked for), x_label, y_label, hue and facet ("" for none).
+    data_fn : from what `open_fn` gives to what is drawn. Its keyword arguments are `flags` and
+        `sel`. What it returns has the attributes kind, note, x, y or z (the names that were asked
+        for), x_label, y_label, hue and facet ("" for none).
     draw_fn : from what is drawn, and a title, to the figure.
     columns : variable of what is drawn -> its column in a table. "{x}" is what was asked for.
     file : how the name of the figure's file ends, likewise.
-    refused : a flag that the kind does not take -> why. "{}" is its value.
+    flags : those of `otafl plot` that the kind takes.
     open_fn : opens the file that is drawn; whether code that it names may be run.
     """
 
@@ -52,7 +48,7 @@ class FigureRecipe:
     draw_fn: Callable[[xr.Dataset, str], Figure]
     columns: Mapping[str, str]
     file: str
-    refused: Mapping[str, str]
+    flags: Sequence[str]
     open_fn: Callable[[Path, bool], Any] = open_result
 
 
@@ -96,7 +92,9 @@ class Kind(StrEnum):
         UserError : for a flag that the kind does not take, and for what cannot be drawn.
         """
         given = {flag: value for flag, value in flags.items() if value is not None}
-        for flag, why in self.recipe.refused.items():
-            if flag in given:
-                raise UserError(f"--{flag} {given[flag]}: {why.format(given[flag])}")
+        taken = self.recipe.flags
+        for flag, value in given.items():
+            if flag not in taken:
+                known = ", ".join(f"--{one}" for one in taken)
+                raise UserError(f"--{flag} {value}: --kind {self} takes {known} and --sel")
         return self.recipe.data_fn(ds, **given, sel=sel)

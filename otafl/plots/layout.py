@@ -26,18 +26,19 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from otafl.analysis.points import format_label
 from otafl.core.errors import UserError
-from otafl.results import coordinates
-from otafl.results.coordinates import format_value
+from otafl.results.coordinates import format_coordinate, format_value
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1, 1, 1)), (0, (1, 1)))
 LEGEND_WIDTH = 32
 """Letters in a line of a legend or under a tick: choices with their settings are long."""
+MARKED = 10
+"""Markers of a curve, about."""
 MANY = 7
 """More curves than this in one panel are hard to distinguish; `draw_overview` draws no more."""
 LARGEST = 1e100
@@ -46,41 +47,21 @@ DECADES = 100.0
 """Positive values that span more than this factor are drawn on a logarithmic axis."""
 
 
-def get_style(i: int) -> dict[str, Any]:
-    """Return colour and marker of curve i.
+def get_style(i: int, points: int = 1) -> dict[str, Any]:
+    """Return colour, marker and line of curve i of so many points.
 
-    Colours come round after seven; the marker and the line are then other ones.
+    Colours come round after seven; the marker and the line are then other ones. A curve has about
+    `MARKED` markers, shifted so that those of two curves do not coincide.
     """
-    turn = i // len(COLOURS)
+    turn, every = i // len(COLOURS), max(1, points // MARKED)
     return {
         "color": COLOURS[i % len(COLOURS)],
         "marker": MARKERS[(i + turn) % len(MARKERS)],
         "markersize": 4.5,
+        "markevery": ((i * every // 3) % every, every),
+        "linestyle": LINES[(i + 2 * turn) % len(LINES)],
+        "linewidth": 1.4,
     }
-
-
-def draw_banded_line(
-    ax: Axes, i: int, name: str, values: tuple[np.ndarray, ...], markers: int, step: str = ""
-) -> None:
-    """Draw curve i with its band.
-
-    Parameters
-    ----------
-    values : abscissa, ordinate, lower and upper end of the band [n]; without a band where the ends
-        are NaN, and without what is beyond `LARGEST`.
-    markers : approximate largest number of markers, shifted so that those of two
-        curves do not coincide.
-    step : where a staircase has its steps, as "post"; else a line.
-    """
-    doubles = (np.asarray(one, float) for one in values)  # of single precision in small copies
-    x, y, low, high = (np.where(np.abs(one) < LARGEST, one, np.nan) for one in doubles)
-    every = max(1, len(x) // markers)
-    style = get_style(i) | {"linestyle": LINES[(i + 2 * (i // len(COLOURS))) % len(LINES)]}
-    if step:
-        style["drawstyle"] = f"steps-{step}"
-    ax.plot(x, y, label=name, markevery=((i * every // 3) % every, every), linewidth=1.4, **style)
-    band = {"where": np.isfinite(low), "step": step or None, "color": style["color"]}
-    ax.fill_between(x, low, high, alpha=0.18, linewidth=0, **band)
 
 
 def split_parts(data: xr.Dataset, *flags: str) -> list[tuple[str, xr.Dataset]]:
@@ -96,16 +77,6 @@ def split_parts(data: xr.Dataset, *flags: str) -> list[tuple[str, xr.Dataset]]:
         texts = [re.sub("^(__main__:|_+)", "", format_value(part[dim].values)) for dim in dims]
         found.append((", ".join(texts), part))
     return found
-
-
-def format_coordinate(data: xr.Dataset, name: str, value: Any) -> str:
-    """Write a coordinate and one value of it, as in "power policy: gbma".
-
-    Of a joint axis, whose values say what they are, it is the value.
-    """
-    return (
-        format_value(value) if name == "zip" else coordinates.format_coordinate(data, name, value)
-    )
 
 
 def wrap_text(text: str, width: int = LEGEND_WIDTH) -> str:
@@ -174,6 +145,8 @@ def make_panels(
         # shared axes hide the labels of panels that have nothing below them
         bottom, left = i + columns >= len(shows), i % columns == 0
         ax.tick_params(labelbottom=bottom, labelleft=left)
+        ax.xaxis.offsetText.set_visible(bottom)
+        ax.yaxis.offsetText.set_visible(left)
         ax.set(xlabel=x_label if bottom else "", ylabel=y_label if left else "")
         if facet and i < len(shows):
             title = format_coordinate(data, facet, data[facet].values[i])
@@ -333,14 +306,6 @@ def finish(
         legends = [one.get_window_extent().height / figure.dpi for one in figure.legends]
         width, height = figure.get_size_inches() + numbers * (wanted - have)
         figure.set_size_inches(width, max([height, *(one + 0.3 for one in legends)]))
-    for ax in axes:
-        locator = ax.xaxis.get_major_locator()
-        if isinstance(locator, MaxNLocator):
-            locator.set_params(nbins=max(2, count_letters(have[0]) // 8))
-    figure.draw_without_rendering()
-    for ax in figure.axes:
-        _scale_label(ax.xaxis)
-        _scale_label(ax.yaxis)
     figure.draw_without_rendering()
 
 
@@ -348,15 +313,3 @@ def _measure(texts: list[str]) -> float:
     """Return about how many inches the longest line of texts has, with a space after it."""
     letters = max((len(line) for text in texts for line in text.split("\n")), default=0)
     return (letters + 2) / count_letters(1.0)
-
-
-def _scale_label(axis: Axis) -> None:
-    """Move the power of ten that the numbers of an axis leave out to its units: [$10^7$ J]."""
-    power = axis.get_major_formatter().get_offset()
-    label = axis.get_label_text()
-    if not power or not label:
-        return
-    axis.get_offset_text().set_visible(False)
-    said, bracket, unit = label.rpartition("[")
-    power = power.replace(r"\times", "")
-    axis.set_label_text(f"{said}[{power} {unit}" if bracket else f"{label} [{power}]")

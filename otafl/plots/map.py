@@ -167,12 +167,11 @@ def _draw_panel(ax: Axes, part: xr.Dataset, norm: Normalize) -> None:
     ax.scatter(*base, label="base station", marker="^", c="#D55E00", s=70, **edge)
 
 
-_NO = "a map has east across and north upwards; use --facet or --sel"
 RECIPE = FigureRecipe(
     map_data,
     draw_map,
     {"east_m": "east_m", "north_m": "north_m", "snr_db": "snr_db"},
     "map",
-    {"x": _NO, "y": _NO, "z": _NO, "hue": "the colours are the SNR; use --facet {}"},
+    ("facet",),
     open_scenario,
 )

@@ -14,13 +14,12 @@ from otafl.analysis.points import (
     is_numeric,
     list_axes,
     list_coordinates,
-    read_labels,
-    write_labels,
 )
 from otafl.plots.curves import curve_data
 from otafl.plots.drawing import draw
-from otafl.plots.layout import MANY, format_coordinate
+from otafl.plots.layout import MANY
 from otafl.plots.quantities import label_joint_axis
+from otafl.results.coordinates import format_coordinate
 
 PANELS = 9
 OWN = ("device", "cause", "level", "class")
@@ -103,5 +102,5 @@ def draw_overview(ds: xr.Dataset, path: Path | str) -> Figure:
     ------
     UserError : for another suffix, and where the file cannot be written.
     """
-    data, said = overview_data(write_labels(ds, {}, read_labels(ds)))
+    data, said = overview_data(ds)
     return draw(data, path, said)

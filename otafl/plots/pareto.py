@@ -15,7 +15,7 @@ from matplotlib.patheffects import withStroke
 from otafl.analysis.points import find_main_variable, format_label, list_axes
 from otafl.core.errors import UserError
 from otafl.plots import quantities
-from otafl.plots.kinds import NO_CELLS, FigureRecipe
+from otafl.plots.kinds import FigureRecipe
 from otafl.plots.layout import (
     add_legend,
     finish,
@@ -221,5 +221,5 @@ RECIPE = FigureRecipe(
     draw_pareto,
     {f"{axis}{end}": f"{{{axis}}}{end}" for axis in "xy" for end in ("", "_std")},
     "{y}_{x}_pareto",
-    NO_CELLS,
+    ("y", "x", "hue", "facet"),
 )

@@ -90,16 +90,10 @@ def _build_table(counts: list[np.ndarray], shown: Panels) -> xr.Dataset:
     axes = {"x": samples["device"], "y": samples}
     table = samples.to_dataset()
     table.attrs = quantities.build_attributes("partition", shown.table, axes, **names)
-    return table.assign_attrs(note="; ".join(filter(None, (shown.note, _format_sizes(samples)))))
-
-
-def _format_sizes(samples: xr.DataArray) -> str:
-    """Format the numbers of samples of the devices."""
-    held = samples.sum("class", min_count=1).values
-    held = held[np.isfinite(held)]
-    return (
-        f"samples of a device: {held.min():.0f} to {held.max():.0f}, {held.mean():.0f} in the mean"
-    )
+    held = samples.sum("class", min_count=1)
+    sizes = f"{held.min():.0f} to {held.max():.0f}, {held.mean():.0f} in the mean"
+    notes = shown.note, f"samples of a device: {sizes}"
+    return table.assign_attrs(note="; ".join(filter(None, notes)))
 
 
 def draw_partition(data: xr.Dataset, title: str = "") -> Figure:
@@ -125,12 +119,11 @@ def draw_partition(data: xr.Dataset, title: str = "") -> Figure:
     return figure
 
 
-_NO = "a partition has devices across and samples upwards; use --facet or --sel"
 RECIPE = FigureRecipe(
     partition_data,
     draw_partition,
     {"samples": "samples"},
     "partition",
-    {"x": _NO, "y": _NO, "z": _NO, "hue": "the colours are the classes; use --facet {}"},
+    ("facet",),
     open_scenario,
 )

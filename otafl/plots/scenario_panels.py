@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 
 from otafl.plots import quantities
-from otafl.plots.layout import format_coordinate
+from otafl.results.coordinates import format_coordinate
 from otafl.results.dataset import build_point_grid
 from otafl.results.files import open_results
 from otafl.scenario import (

@@ -19,8 +19,7 @@ import xarray as xr
 
 from otafl.analysis import cautions
 from otafl.analysis.cautions import describe_mixed_budgets
-from otafl.analysis.points import describe_slices, read_labels, select_slices, write_labels
-from otafl.core.files import write_text
+from otafl.analysis.points import describe_slices, select_slices
 from otafl.core.suggestions import format_count
 from otafl.report import pictures, tables
 from otafl.report.explorer import build_explorer, describe_missing, load_library
@@ -28,10 +27,8 @@ from otafl.report.pictures import MAX_POINTS
 from otafl.results import origins
 from otafl.results.end_values import describe_diverged
 
-__all__ = ["describe_missing", "render_page", "write"]
+__all__ = ["describe_missing", "render_page"]
 
-MAX_SETTINGS = 100_000
-"""Characters of a scenario that a page contains."""
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 
@@ -56,7 +53,6 @@ def render_page(
     sel = sel or {}
     said = describe_slices(ds, sel)
     ds = select_slices(ds, sel)
-    ds = write_labels(ds, {}, read_labels(ds))
     loader = jinja2.PackageLoader("otafl", "report")
     environment = jinja2.Environment(
         loader=loader,
@@ -85,7 +81,7 @@ def render_page(
         "tables": tables.build_value_tables(ds),
         "comparisons": tables.build_comparisons(ds),
         "figures": figures,
-        "scenario": format_settings(ds),
+        "scenario": str(ds.attrs["scenario"]),
         "command": format_command(ds, Path(source)),
         "environment": origins.list_environment(ds.attrs),
     }
@@ -94,27 +90,6 @@ def render_page(
         return template.render(texts, explorer=None)
     announce("part to explore")
     return template.render(texts, explorer=build_explorer(ds))
-
-
-def write(
-    ds: xr.Dataset,
-    path: Path | str,
-    source: Path | str,
-    sel: Mapping[str, Sequence[str]] | None = None,
-    announce: Callable[[str], None] = lambda step: None,
-) -> None:
-    """Write the page of a result to a file.
-
-    Parameters
-    ----------
-    source, sel, announce : as `render_page` takes them.
-
-    Raises
-    ------
-    UserError : for an axis or a value that is not there.
-    WriteError : where the file cannot be written.
-    """
-    write_text(Path(path), render_page(ds, source, sel, announce))
 
 
 def _make_policy(*scripts: str) -> str:
@@ -165,17 +140,6 @@ def list_notices(ds: xr.Dataset) -> list[str]:
     if points.size > MAX_POINTS:
         said.append(f"More than {MAX_POINTS} points are not drawn; --sel chooses fewer.")
     return said
-
-
-def format_settings(ds: xr.Dataset) -> str:
-    """Return the scenario, or its beginning where it is too long for a page."""
-    text = str(ds.attrs["scenario"])
-    if len(text) <= MAX_SETTINGS:
-        return text
-    return (
-        f"{text[:MAX_SETTINGS]}\n... {len(text) - MAX_SETTINGS} more characters: "
-        'otafl.open_results(FILE).attrs["scenario"]'
-    )
 
 
 def format_command(ds: xr.Dataset, source: Path) -> str:

@@ -15,7 +15,7 @@ from otafl.analysis.tables import build_grid, build_text_table
 from otafl.plots.overviews import unzip_axis
 from otafl.results.coordinates import get_long_name
 from otafl.results.end_values import SUMMED_DIMS
-from otafl.results.variables import CONTROLS, GUESSES, SUMS, find_metric
+from otafl.results.variables import GUESSES, SUMS, find_metric
 
 MAX_ROWS = 300
 """Rows of a longer table are left to `otafl table` and `otafl compare`."""
@@ -32,7 +32,7 @@ NOT_SHOWN = (
     "own_test_samples",
     *GUESSES,
 )
-SCORES = ("majority_accuracy", "excess_risk", "minimum_risk", *CONTROLS)
+SCORES = ("majority_accuracy", "excess_risk", "minimum_risk")
 """Variables that stand beside the metrics."""
 
 
@@ -69,7 +69,10 @@ def build_value_tables(ds: xr.Dataset) -> list[PageTable]:
     """
     groups: dict[str, list[str]] = {"Accuracy and loss": [], "Cost": [], "Link and model": []}
     for name in dict.fromkeys((*SHOWN, *map(str, ds.data_vars))):
-        if name in ds and _is_end_value(ds, name):
+        if name not in ds or name in NOT_SHOWN:
+            continue
+        taken = {"round", *(SUMMED_DIMS if name in SUMS else ())}
+        if set(ds[name].dims) - taken == {"trial", *list_axes(ds)}:
             groups[_choose_group(ds, name)].append(name)
     found = []
     for title, names in groups.items():
@@ -101,12 +104,6 @@ def build_comparisons(ds: xr.Dataset) -> list[PageTable]:
             table = build_pair_table(tests, get_long_name(ds, variable), base)
             found.append(PageTable(f"By {name}", table))
     return found
-
-
-def _is_end_value(ds: xr.Dataset, name: str) -> bool:
-    """Return whether a variable has one number per trial, at the end."""
-    taken = {"round", *(SUMMED_DIMS if name in SUMS else ())}
-    return name not in NOT_SHOWN and set(ds[name].dims) - taken == {"trial", *list_axes(ds)}
 
 
 def _choose_group(ds: xr.Dataset, name: str) -> str:

@@ -11,12 +11,14 @@ from otafl.core.errors import UserError
 from otafl.core.suggestions import make_unknown_name_error
 
 
-def pick(ds: xr.Dataset, name: str, value: Any) -> xr.Dataset:
-    """Pick one value of a dim or of a coordinate along it; text becomes the coordinate's type."""
+def find_places(ds: xr.Dataset, name: str, value: Any) -> np.ndarray:
+    """Return where along its dim a coordinate has a value, or its text, [n].
+
+    Raises UserError for a coordinate or a value that is not there.
+    """
     if name not in ds.coords or ds[name].ndim != 1:
-        raise make_unknown_name_error(
-            f"--sel {name}", "a dim of this result", name, _list_names(ds)
-        )
+        known = [one for one in ds.coords if ds[one].ndim == 1 and one != "final_round"]
+        raise make_unknown_name_error(f"--sel {name}", "a dim of this result", name, known)
     values = ds[name].values
     if values.dtype.kind in "fiu":
         try:
@@ -29,9 +31,16 @@ def pick(ds: xr.Dataset, name: str, value: Any) -> xr.Dataset:
         raise UserError(
             f"--sel {name}={value}: no such value; {name} has {format_values(ds[name])}"
         )
-    if len(places) == 1:
-        return ds.isel({ds[name].dims[0]: int(places[0])})
-    return ds.isel({ds[name].dims[0]: places})
+    return places
+
+
+def pick(ds: xr.Dataset, name: str, *values: Any) -> xr.Dataset:
+    """Pick values of a dim or of a coordinate along it; of a single place the dim goes.
+
+    Raises what `find_places` does.
+    """
+    places = np.unique(np.concatenate([find_places(ds, name, value) for value in values]))
+    return ds.isel({ds[name].dims[0]: int(places[0]) if len(places) == 1 else places})
 
 
 def format_value(value: Any) -> str:
@@ -42,7 +51,12 @@ def format_value(value: Any) -> str:
 
 
 def format_coordinate(ds: xr.Dataset, name: str, value: Any) -> str:
-    """Name a coordinate and one value of it, as in "power: gbma"."""
+    """Name a coordinate and one value of it, as in "power: gbma".
+
+    Of a joint axis whose values say what they are, it is the value.
+    """
+    if name == "zip" and isinstance(value, str):
+        return value
     units = ds[name].attrs.get("units", "1")
     return f"{get_long_name(ds, name)}: {format_value(value)}{'' if units == '1' else ' ' + units}"
 
@@ -59,7 +73,3 @@ def format_values(coordinate: xr.DataArray) -> str:
     if len(texts) > 8:
         texts = [*texts[:4], "...", texts[-1]]
     return ", ".join(texts)
-
-
-def _list_names(ds: xr.Dataset) -> list[str]:
-    return [str(name) for name in ds.coords if ds[name].ndim == 1 and name != "final_round"]

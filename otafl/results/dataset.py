@@ -306,7 +306,10 @@ def _build_axis_coordinates(axis: dict[str, Any]) -> dict[str, tuple[np.ndarray,
     coordinates = {}
     for name, coordinate in axis["coords"].items():
         attributes = {key: coordinate[key] for key in ("units", "long_name") if coordinate[key]}
-        coordinates[name] = (_to_coordinate(coordinate["values"]), attributes)
+        values = coordinate["values"]
+        if not are_numbers(values):
+            values = [one if isinstance(one, str) else json.dumps(one) for one in values]
+        coordinates[name] = (np.asarray(values), attributes)
     return coordinates
 
 
@@ -316,12 +319,6 @@ def _label_axes(dataset: xr.Dataset, axes: list[dict[str, Any]]) -> xr.Dataset:
         for name, (values, attributes) in _build_axis_coordinates(axis).items():
             dataset = dataset.assign_coords({name: (axis["dim"], values, attributes)})
     return dataset
-
-
-def _to_coordinate(values: list[Any]) -> np.ndarray:
-    if are_numbers(values):
-        return np.asarray(values)
-    return np.asarray([value if isinstance(value, str) else json.dumps(value) for value in values])
 
 
 def _unfold(whole: xr.Dataset, axes: list[dict[str, Any]], shape: tuple[int, ...]) -> xr.Dataset:

@@ -185,7 +185,8 @@ def _check_variables(dataset: xr.Dataset, axes: list[dict[str, Any]]) -> None:
     for axis in axes:
         if axis["dim"] in dataset.dims:
             wanted |= {
-                name: (axis["dim"], _find_kinds(one)) for name, one in axis["coords"].items()
+                name: (axis["dim"], "iuf" if are_numbers(one["values"]) else TEXT)
+                for name, one in axis["coords"].items()
             }
     for name, (dim, kinds) in wanted.items():
         found = dataset[name] if name in dataset.coords else None
@@ -206,11 +207,6 @@ def _check_variables(dataset: xr.Dataset, axes: list[dict[str, Any]]) -> None:
             _check_line(f"{kind} of {key}", one.attrs[kind])
     for key, values in dataset.data_vars.items():
         _check_values(str(key), values)
-
-
-def _find_kinds(coordinate: Mapping[str, Any]) -> str:
-    """Return NumPy's kinds of the values of a coordinate along an axis: numbers, or text."""
-    return "iuf" if are_numbers(coordinate["values"]) else TEXT
 
 
 def _check_values(name: str, values: xr.DataArray) -> None:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import functools
 import importlib.metadata
 import operator
-import os
 import platform
 import re
 import subprocess
@@ -55,37 +54,28 @@ def find_commit() -> str | None:
     Returns
     -------
     str or None
-        The commit in hexadecimal, and ` with changes` after it if a file of the package differs
+        The commit in hexadecimal, and ` with changes` after it if a file of the checkout differs
         from the commit. None for an installed package, without git, and where git refuses.
     """
-    package = Path(__file__).parents[1]
-    checkout = package.parent
-    project = checkout / "pyproject.toml"
+    checkout = Path(__file__).parents[2]
+    # a hook of git sets GIT_DIR, and a monitor of files is a program
+    places = f"--git-dir={checkout / '.git'}", f"--work-tree={checkout}"
+    options = "--no-optional-locks", "-c", "core.fsmonitor=false", *places
+    describe = "describe", "--always", "--abbrev=40", "--exclude=*", f"--dirty={WITH_CHANGES}"
     try:
-        if not (checkout / ".git").exists() or '\nname = "otafl"\n' not in project.read_text(
-            "utf-8"
-        ):
+        if '\nname = "otafl"\n' not in (checkout / "pyproject.toml").read_text("utf-8"):
             return None
-        # a hook of git sets GIT_DIR, and a monitor of files is a program
-        options = ("git", "--no-optional-locks", "-c", "core.fsmonitor=false")
         found = subprocess.run(
-            [*options, "status", "--porcelain=v2", "--branch", "--", package.name],
-            cwd=checkout,
-            env={name: value for name, value in os.environ.items() if name[:4] != "GIT_"},
+            ["git", *options, *describe],
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            text=True,
-            errors="replace",
+            encoding="utf-8",
             timeout=GIT_TIMEOUT_S,
             check=True,
         )
     except (OSError, ValueError, subprocess.SubprocessError):
         return None
-    lines = found.stdout.splitlines()
-    commit = re.search(r"^# branch\.oid ([0-9a-f]{40,64})$", found.stdout, re.MULTILINE)
-    if commit is None:  # a repository without commits
-        return None
-    return commit[1] + (WITH_CHANGES if any(not line.startswith("#") for line in lines) else "")
+    return found.stdout.strip()
 
 
 def _find_version(*names: str) -> str:

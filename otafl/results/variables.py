@@ -137,11 +137,6 @@ device_personal_own_class_loss | nat | lower | loss of the personal model on own
 trial, device, class:
 device_own_class_samples | 1 | - | own test samples of a class
 trial:
-mean_control_mse | 1 | - | mean squared error of devices' mean training labels on own test
-    samples
-mean_control_r2 | 1 | - | share of the variance that devices' mean training labels explain
-line_control_mse | 1 | - | mean squared error of devices' lines in time on own test samples
-line_control_r2 | 1 | - | share of the variance that devices' lines in time explain
 minimum_risk | 1 | - | minimum of the training objective
 majority_share | 1 | - | share of the test samples that are of the most frequent class
 test_samples | 1 | - | test samples
@@ -156,9 +151,6 @@ perplexity_guess | 1 | - | perplexity of equally likely tokens
 gradients_per_step | 1 | lower | gradient evaluations of a local step
 end_round | round | higher | round at which a trial had no time or no devices left
 stop_round | round | lower | round at which the target was reached
-stop_time_s | s | lower | simulated time at which the target was reached
-stop_energy_j | J | lower | energy of all devices when the target was reached
-stop_symbols | symbol | lower | uplink channel uses when the target was reached
 diverged_round | round | - | round at which training diverged
 power_constraint | 1 | - | kind of the power budget: 0 no bound, 1 every round, 2 average over
     fading, 3 sum over devices in every round
@@ -205,8 +197,8 @@ def _read_table() -> dict[str, Variable]:
 VARIABLES |= _read_table()
 """Every variable a result can hold. Means (train_loss, aggregation_nmse, participants, tx_power_w)
 are over the rounds since the previous record; symbols, bits, joules, seconds and updates accumulate
-from round 0; end_round, stop_* and diverged_round are NaN where that never happened. A result has
-those that its method gives. If a trial has several servers, variables without a
+from round 0; end_round, stop_round and diverged_round are NaN where that never happened. A result
+has those that its method gives. If a trial has several servers, variables without a
 device dimension are averaged over them, and `server_<name>` has each server's own."""
 
 
@@ -260,10 +252,6 @@ SUMS = {
     "device_energy_j": "energy drawn so far",
 }
 """Variables of a device that add up over devices (and causes), and what their sum is called."""
-
-
-CONTROLS = ("mean_control_mse", "mean_control_r2", "line_control_mse", "line_control_r2")
-"""Predictions from a device's labels only, beside which its personal model is judged."""
 
 
 ERRORS = ("excess_risk", "aggregation_nmse")

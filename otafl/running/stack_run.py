@@ -91,8 +91,9 @@ class Checkpoint:
         identity = _build_identity(points, trials, parts.streams.device.type)
         try:
             found = trained.load_plain(self.path)
-            self.refusal = _format_difference(identity, found)
-            if not self.refusal:
+            other = [name for name, value in identity.items() if found.get(name) != value]
+            self.refusal = f"it was made with other {' and '.join(other)}" if other else ""
+            if not other:
                 recorder = Recorder(Engine(parts), len(points), len(trials))
                 recorder.load_state_dict(found["recorder"])
                 return CheckpointState(recorder, int(found["rounds"]), float(found["seconds"]))
@@ -114,12 +115,6 @@ def _build_identity(points: Sequence[Point], trials: Sequence[int], device: str)
         "threads": torch.get_num_threads(),
         "chunk_mb": points[0].scenario.engine.chunk_mb,
     }
-
-
-def _format_difference(expected: dict[str, Any], found: dict[str, Any]) -> str:
-    """Name the unequal parts of an identity; empty if all are equal."""
-    other = [name for name, value in expected.items() if found.get(name) != value]
-    return f"it was made with other {' and '.join(other)}" if other else ""
 
 
 @dataclass

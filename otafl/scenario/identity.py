@@ -31,15 +31,15 @@ from otafl.scenario.yaml_source import parse
 from otafl.user_code import loading, sources
 from otafl.user_code.sources import Sources
 
-NO_RESULT = re.compile(r"name$|track\b|output\.folder$|output\.labels\b|engine\.(?!dtype)")
+NO_RESULT = re.compile(r"name$|track\b|output\.folder$|engine\.(?!dtype)")
 """Keys that no result depends on."""
 
 
 def compute_scenario_hash(scenario: Scenario) -> str:
     """Return the SHA-256 of everything that the results depend on.
 
-    It is that of the filled-in scenario as JSON with sorted keys. Name, folder, labels, tracker and
-    engine do not count, except the precision. The order of the axes counts: it is that of the dims.
+    It is that of the filled-in scenario as JSON with sorted keys. Name, folder, tracker and engine
+    do not count, except the precision. The order of the axes counts: it is that of the dims.
     Of a file or folder that a section names its own name counts, not where it lies.
     """
     tree = {key: value for key, value in to_tree(scenario).items() if key not in ("name", "track")}
@@ -48,8 +48,7 @@ def compute_scenario_hash(scenario: Scenario) -> str:
             tree = set_value(tree, (*path, key), Path(named).name)
     if folder := get_data_folder(scenario):
         tree = set_value(tree, ("data", "dataset"), Path(folder).name)
-    output = tree["output"].items()
-    tree["output"] = {key: value for key, value in output if key not in ("folder", "labels")}
+    tree["output"] = {key: value for key, value in tree["output"].items() if key != "folder"}
     tree["engine"] = {"dtype": scenario.engine.dtype}
     tree["sweep"] = [
         (key, [_fill_in(key, value) for value in values]) for key, values in scenario.sweep.items()

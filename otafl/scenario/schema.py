@@ -53,9 +53,6 @@ class DevicesSettings(Settings):
     cpu_frequency: Any = declare_choice(
         "cpu_frequency", "clock frequency of the processor during local work (DVFS)"
     )
-    round_budget_j: float | None = declare_stackable(None, gt=0)
-    """joules that a device may spend in a round: a device whose local work takes more does not take
-    part, the others radiate at most the remainder; no bound if not given"""
     deadline_s: float | None = declare_stackable(None, gt=0)
     """seconds from the start of a round to its uplink slot; without it the slot waits for the
     slowest participant"""
@@ -198,19 +195,9 @@ class OutputSettings(Settings):
     """save the activities of every device, one row per event"""
     save_models: bool = False
     """save the trained models at the end of each trial"""
-    labels: dict[str, Annotated[str, Field(min_length=1, max_length=80)]] = Field({})
-    """texts that figures, tables and reports show for variables, axes and values of axes, by name;
-    none by default. Names that a figure or a table does not have are ignored"""
     each_device_up_to: int = Field(10_000, ge=0)
     """largest population whose devices are recorded one by one; for a larger one, joules are
     recorded as sums over the devices, and other variables of devices are left out"""
-
-    def find_conflicts(self) -> Iterable[str]:
-        names = {text: name for name, text in self.labels.items()}
-        for name, text in self.labels.items():
-            if names[text] != name:
-                both = f"'{name}' and '{names[text]}'"
-                yield f"labels: {both} have the same text, '{text}'; give each its own"
 
     def check(self, scenario: Any) -> Iterable[Problem]:
         """Check that the links of no more devices are saved than are recorded one by one."""

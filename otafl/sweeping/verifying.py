@@ -16,11 +16,11 @@ import torch
 from otafl.core.errors import DamagedError, UserError
 from otafl.core.files import list_own
 from otafl.core.suggestions import format_count, format_near_file
-from otafl.results import checksums, header
+from otafl.results import checksums
 from otafl.results import models as trained
 from otafl.results.checksums import ChecksumError, format_reason
-from otafl.results.files import PARTS, SWEEP_FILE, list_parts, open_part, read_part, read_sweep_file
-from otafl.sweeping.store import MODELS, RUNNING, UNFINISHED, Store
+from otafl.results.files import SWEEP_FILE, list_parts, open_part, read_part, read_sweep_file
+from otafl.sweeping.store import RUNNING, Store
 
 NO_CHECKSUM = "without a SHA-256"
 
@@ -77,13 +77,8 @@ def advise(findings: list[Finding], source: Path) -> str:
 def _verify_file(path: Path) -> Iterator[Finding]:
     if path.suffix not in (".nc", ".pt"):
         raise UserError(f"{path}: is no file of otafl; {HINT}")
-    finding = _verify_one(path, alone=True)
-    yield finding
-    models = trained.list_model_files(path)
-    if not (finding.fault or models or path.parent.name == PARTS) and _saves_models(path):
-        missing = "missing: the models of this result"
-        yield Finding(trained.get_models_folder(path), missing)
-    yield from map(_verify_one, models)
+    yield _verify_one(path, alone=True)
+    yield from map(_verify_one, trained.list_model_files(path))
 
 
 def _verify_folder(folder: Path) -> Iterator[Finding]:
@@ -95,11 +90,6 @@ def _verify_folder(folder: Path) -> Iterator[Finding]:
     if store.sizes_path.exists():
         files.append(store.sizes_path)
     yield from map(_verify_one, [*files, *parts, *models, *list_own(folder / RUNNING, ".pt")])
-    # those of an `otafl run` may lie beside its result already
-    if folder.suffix != UNFINISHED and _saves_models(folder):
-        for path in (store.get_path(MODELS, part.stem) for part in parts):
-            if path not in models:
-                yield Finding(path, "missing: the models of a finished stack")
 
 
 def _verify_one(path: Path, alone: bool = False) -> Finding:
@@ -136,16 +126,3 @@ def _check_content(path: Path, has_checksum: bool) -> None:
             trained.read(path)
         elif not {"recorder", "rounds"} <= kept.keys():
             raise UserError(f"{path}: holds no models or checkpoint of otafl; {HINT}")
-
-
-def _saves_models(source: Path) -> bool:
-    """Return whether the scenario of a result or sweep keeps models, read as plain data."""
-    try:
-        if source.is_dir():
-            attributes = read_sweep_file(source).attributes
-        else:
-            with open_part(source) as part:
-                attributes = part.attrs
-        return header.read_scenario(attributes)["output"]["save_models"] is True
-    except (UserError, KeyError, TypeError):
-        return False

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 import xarray as xr
@@ -75,7 +73,7 @@ def test_what_cannot_be_asked_is_named() -> None:
         otafl.compute_cost_to_reach(result(), variable, 0.5)
 
 
-def test_symbols_of_one_device_and_of_all() -> None:
+def test_symbols_of_one_device() -> None:
     """A hundred symbols a round: 8 participants in the first ten rounds and 5 in ten more, 6.5 on
     average; one trial ended at round 5, with 8."""
     data = result()
@@ -83,19 +81,13 @@ def test_symbols_of_one_device_and_of_all() -> None:
     for name in ("uplink_symbols", "participants"):
         data[name] = data[name].where(~ended)
     participants = np.array([[6.5, 6.5], [6.5, 8.0]])
-    cases: dict[str, tuple[Any, Any]] = {
-        "digital": (100.0 / participants, 100.0),
-        "over_the_air": (100.0, 100.0),
-        "ideal": (100.0, 100.0 * participants),
-    }
-    for transport, (one, every) in cases.items():
-        of = data.assign_attrs(scenario=f"transport: {transport}\n")
-        np.testing.assert_allclose(
-            otafl.compute_symbols_per_round(of), np.broadcast_to(one, (2, 2))
+    cases = {"digital": 100.0 / participants, "over_the_air": 100.0, "ideal": 100.0}
+    for transport, one in cases.items():
+        got = otafl.compute_symbols_per_round(
+            data.assign_attrs(scenario=f"transport: {transport}\n")
         )
-        got = otafl.compute_symbols_per_round(of, "all")
         assert got.dims == ("snr_db", "trial")
-        np.testing.assert_allclose(got, np.broadcast_to(every, (2, 2)))
+        np.testing.assert_allclose(got, np.broadcast_to(one, (2, 2)))
 
 
 def test_an_unknown_transport_is_named() -> None:

@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-import pandas as pd  # type: ignore[import-untyped]
 import pytest
 from golden.made_results import made
 
-from otafl.analysis.rows import TableFormat, TextTable, escape_latex
+from otafl.analysis.rows import TableFormat, escape_latex
 from otafl.analysis.tables import build_grid, build_text_table
 
 pytestmark = pytest.mark.exact
-
-
-def test_names_that_repeat_are_written_once() -> None:
-    rows = [["a", "b", "c"], ["a", "b", "d"], ["a", "e", "c"], ["f", "e", "c"], ["f", "e", "c"]]
-    text = TextTable("caption", ["x", "y", "z"], rows, pd.DataFrame(), 3).format(TableFormat.latex)
-    lines = [line.removesuffix(r" \\") for line in text.splitlines() if " & " in line]
-    assert [line.split(" & ") for line in lines] == [
-        *(["x", "y", "z"], ["a", "b", "c"], ["", "", "d"], ["", "e", "c"], ["f", "e", "c"]),
-        ["", "", "c"],
-    ]
 
 
 def test_exponents_and_special_letters() -> None:

@@ -9,8 +9,8 @@ from torch import Tensor
 from otafl.core.contracts import Tensors, View
 from otafl.core.rng import Streams
 from otafl.data.training_data import TrainingData
-from otafl.evaluation import batch_statistics
-from otafl.evaluation.batch_statistics import BatchStatistics
+from otafl.evaluation import scoring
+from otafl.evaluation.scoring import BatchStatistics
 
 pytestmark = pytest.mark.exact
 
@@ -54,7 +54,7 @@ def close(found: View, row: int, batches: list[Tensor]) -> None:
 
 
 def test_a_trial_passes_over_all_that_its_devices_hold(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch_statistics, "BATCH", 3)
+    monkeypatch.setattr(scoring, "BATCH", 3)
     x = torch.randn(12, 2, dtype=DOUBLE, generator=torch.Generator().manual_seed(1))
     data = local_data([[[4, 0, 7], [2, 9]], [[1, 3, 2], [11, 5]]], x)
     found = BatchStatistics(data, None).add_statistics(view([1.0, 2.0]))

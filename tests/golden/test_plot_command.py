@@ -84,9 +84,15 @@ def test_wrong_flags_are_explained(stored: Path, capsys: pytest.CaptureFixture) 
         (["--x", "snr_db"], "--sel power=gbma"),
         (["--sel", "power"], "--sel power: must be of the form dim=value"),
         (["--y", "accuracy"], "did you mean 'test_accuracy'?"),
-        (["--z", "test_accuracy"], "--z test_accuracy: only --kind heatmap has cells"),
-        (["--kind", "heatmap", "--hue", "power"], "--hue power: a heat map's colours are its"),
-        (["--kind", "cdf", "--y", "tx_energy_j"], "--y tx_energy_j: upwards is the share of"),
+        (["--z", "test_accuracy"], "--z test_accuracy: --kind curves takes --y, --x, --hue"),
+        (
+            ["--kind", "heatmap", "--hue", "power"],
+            "--hue power: --kind heatmap takes --z",
+        ),
+        (
+            ["--kind", "cdf", "--y", "tx_energy_j"],
+            "--y tx_energy_j: --kind cdf takes --x",
+        ),
         (["--kind", "heatmap", "-o", "f.gif"], "f.gif: a figure's file must end in .png"),
     ]:
         call("plot", stored, *args, code=2)

@@ -17,7 +17,7 @@ def test_a_target_is_reached_at_its_value_from_the_right_side() -> None:
 
 
 UNDIRECTED = frozenset(
-    {"mean_control_mse", "mean_control_r2", "line_control_mse", "line_control_r2", "minimum_risk"}
+    {"minimum_risk"}
     | {"majority_accuracy", "update_coherence", "update_coherence_log", "device_own_class_samples"}
     | {"level_participants", "weight_rank", "weight_density", "product_error_law", "prox_gap"}
     | {"consensus_gap", "consensus_error", "participants", "present", "diverged_round"}

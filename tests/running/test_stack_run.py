@@ -141,16 +141,8 @@ def test_stop_at() -> None:
             got, whole = record[name][0, trial], free[name][0, trial]
             np.testing.assert_allclose(got[:last], whole[:last], rtol=1e-9, err_msg=name)
             assert np.isnan(got[last:]).all()
-        stop = {name: record[f"stop_{name}"][0, trial] for name in ("round", "time_s", "energy_j")}
-        if at is None:
-            assert np.isnan(list(stop.values())).all()
-            continue
-        assert stop["round"] == rounds[at]
-        assert stop["time_s"] == pytest.approx(free["sim_time_s"][0, trial, at], rel=1e-12)
-        spent = free["tx_energy_j"] + free["compute_energy_j"]
-        assert stop["energy_j"] == pytest.approx(spent[0, trial, at].sum(), rel=1e-12)
-        symbols = record["stop_symbols"][0, trial]
-        assert symbols == free["uplink_symbols"][0, trial, at]
+        stop = record["stop_round"][0, trial]
+        assert np.isnan(stop) if at is None else stop == rounds[at]
     assert np.isnan(record["diverged_round"]).all()
 
 

@@ -26,9 +26,6 @@ import otafl
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("signals_arrive")]
 
-KILLS = int(os.environ.get("OTAFL_TEST_KILLS", "4"))
-"""More take longer and see more."""
-
 END_S = 30.0
 """Within which workers end after the program that started them, on a busy machine."""
 
@@ -212,49 +209,3 @@ def test_the_stack_of_a_killed_worker_is_tried_again(home: Path, whole: Path) ->
     assert re.search("otafl: a worker is lost .* retries stack", said)
     assert not (home / "kill").exists()
     check_same(home, whole)
-
-
-def look_at(home: Path) -> dict[str, tuple[int, int]]:
-    """Look at all files of the sweep's folder: when each was written, and its size."""
-    found = {}
-    for folder, _, names in os.walk(home / "out"):  # which passes over what is gone meanwhile
-        for name in names:
-            path = os.path.join(folder, name)
-            with contextlib.suppress(FileNotFoundError):
-                status = os.stat(path)
-                found[path] = (status.st_mtime_ns, status.st_size)
-    return found
-
-
-def live(home: Path, changes: int, *options: str) -> bool:
-    """Start the sweep, kill it when its folder has changed so often; whether it was killed."""
-    process = start(home, *options)
-    seen = look_at(home)
-    while process.poll() is None and changes:
-        now = look_at(home)
-        changes -= now != seen
-        seen = now
-        time.sleep(0.0005)
-    process.kill()
-    said = process.communicate(timeout=600)[1]
-    assert process.returncode in (0, -signal.SIGKILL), said
-    return process.returncode != 0
-
-
-@pytest.mark.parametrize("options", [(), ("--workers", "2")], ids=["alone", "workers"])
-def test_killed_at_many_moments(options: tuple[str, ...], tmp_path: Path, whole: Path) -> None:
-    """A folder is taken up again and again, until it is finished, and then another one."""
-    options = (*options, "--checkpoint-every", "5")
-    kills = number = 0
-    while kills < KILLS:
-        home = tmp_path / str(number)
-        home.mkdir(exist_ok=True)
-        prepare(home)
-        if live(home, 1 + 3 * kills % 23, *options):
-            kills += 1
-        else:
-            number += 1
-    if home.name == str(number):  # the last life was not the end of it
-        finish(home, *options)
-    for home in tmp_path.iterdir():
-        check_same(home, whole)
