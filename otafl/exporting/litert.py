@@ -20,7 +20,7 @@ from torch import nn
 from otafl.core.errors import UserError
 from otafl.core.files import write_atomically
 from otafl.core.packages import import_extra
-from otafl.exporting.measure import ModelSource, Run
+from otafl.exporting.formats import ModelSource, Run
 from otafl.models.layer_contract import Sum
 from otafl.models.modules import Mean, Mixture
 

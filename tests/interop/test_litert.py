@@ -13,9 +13,9 @@ from support.trained_bench import make_trained_result
 from torch import nn
 
 from otafl.core.errors import UserError
-from otafl.exporting import deployment, measure
+from otafl.exporting import deployment, formats
+from otafl.exporting.formats import ModelSource
 from otafl.exporting.litert import write_litert
-from otafl.exporting.measure import ModelSource
 from otafl.models.layer_contract import Sum
 from otafl.models.modules import Mean, Mixture
 
@@ -32,21 +32,14 @@ CASES: dict[str, tuple[dict[str, Any], str, int | None]] = {
 }
 
 
-@pytest.fixture(autouse=True)
-def _few_calls(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measure, "ROUNDS", 5)
-
-
 @pytest.mark.parametrize("case", CASES)
 def test_scores_and_accuracy_stay(case: str, tmp_path: Path) -> None:
     changes, view, device = CASES[case]
     chosen = deployment.open_models(make_trained_result(tmp_path, **changes), {}, 1, view, device)
     made = deployment.export(chosen, "litert", tmp_path / "model.tflite")
-    assert made.faults == []
-    _, after = made.lines
-    assert after.runtime == "LiteRT"
-    assert made.recorded == pytest.approx(after.accuracy, abs=0.02)  # `faults` looks at ties
-    assert after.file_bytes == made.path.stat().st_size
+    assert made.fault is None
+    assert made.accuracies["LiteRT"] == pytest.approx(made.accuracies["PyTorch"], abs=0.02)
+    assert made.file_bytes == made.path.stat().st_size
 
 
 def random(module: nn.Module) -> nn.Module:
@@ -92,7 +85,7 @@ def test_layers_give_what_they_give_in_pytorch(tmp_path: Path) -> None:
         module = random(module)
         run = write_litert(ModelSource(module, shape), tmp_path / "layer.tflite")
         x = np.random.default_rng(7).standard_normal((7, *shape), dtype=np.float32)
-        wanted = measure.make_run_fn(module)(x)
+        wanted = formats.make_run_fn(module)(x)
         if wanted.ndim == 4:
             wanted = wanted.transpose(0, 2, 3, 1)
         found = run(x)
