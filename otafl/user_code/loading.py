@@ -117,16 +117,13 @@ def _is_of_python(module: str) -> bool:
 def hash_sources(path: str, key: str) -> Sources:
     """Return the files that a user-defined `module:callable` was imported from, and their hashes.
 
-    An object that was given in Python also has the hash of its content. It stands for the file of
-    the program itself. Raises UserError as `load`.
+    An object without a file has the name of the run in place of a hash. Raises UserError as `load`.
     """
-    found, module = load(path, key), path.partition(":")[0]
-    files = dict(sources.hash_module(module))
-    if not sources.is_recorded(path):
-        return files
-    if module == "__main__":
-        files.pop(Path(getattr(sys.modules[module], "__file__", None) or "").name, None)
-    return files | {path: sources.hash_object(path, found)}
+    load(path, key)
+    module = path.partition(":")[0]
+    if sources.is_given(path) or getattr(sys.modules[module], "__file__", None) is None:
+        return {path: sources.get_run()}
+    return sources.hash_module(module)
 
 
 def load_checked(path: str, key: str, options: Mapping[str, Any], *positional: str) -> Any:
