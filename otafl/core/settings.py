@@ -61,9 +61,6 @@ class Settings(BaseModel):
     small: ClassVar[Mapping[str, Any]] = {}
     """Own fields with which the component shows its purpose in a few rounds of few devices."""
 
-    begins_again: ClassVar[bool] = False
-    """Whether finished stacks are computed again if a file that it names has changed since."""
-
     idle_without: ClassVar[Mapping[str, str]] = {}
     """Fields without effect while another field has its default: field -> the other field."""
 

@@ -57,17 +57,14 @@ class ProblemLocator:
     label : str
         The file, or empty.
     places : mapping
-        Path -> (line, column).
+        Path -> (file, line, column), in the scenario's file or in one that it extends.
     overrides : mapping
         Path -> the text of `--set`.
-    files : mapping
-        Path -> the file of a key that comes from another file than `label`.
     """
 
     label: str = ""
-    places: Mapping[Path, tuple[int, int]] = field(default_factory=dict)
+    places: Mapping[Path, tuple[str, int, int]] = field(default_factory=dict)
     overrides: Mapping[Path, str] = field(default_factory=dict)
-    files: Mapping[Path, str] = field(default_factory=dict)
 
     def make_error(self, problems: Iterable[Problem]) -> ScenarioError:
         """Return all problems as one error, in the order of the file."""
@@ -80,7 +77,7 @@ class ProblemLocator:
         override = self._find_override(problem.path)
         if override is not None:
             return f"--set {override}: {problem.message}"
-        file, (line, column) = self._find_place(problem.path)
+        file, line, column = self._find_place(problem.path)
         at = f":{line}:{column}" if line else ""
         return f"{file}{at}: {problem.message}" if file else problem.message
 
@@ -95,16 +92,14 @@ class ProblemLocator:
         below = (text for key, text in self.overrides.items() if path and key[: len(path)] == path)
         return next(below, None)
 
-    def _find_place(self, path: Path) -> tuple[str, tuple[int, int]]:
-        """Return file and place of the key, or of the section without it; (0, 0) without a file."""
+    def _find_place(self, path: Path) -> tuple[str, int, int]:
+        """Return file and place of the key, or of the section without it; 0, 0 without a file."""
         found = _find_nearest_path(path, self.places)
-        if found is None:
-            return self.label, (0, 0)
-        return self.files.get(found, self.label), self.places[found]
+        return (self.label, 0, 0) if found is None else self.places[found]
 
-    def _make_sort_key(self, path: Path) -> tuple[bool, bool, str, tuple[int, int]]:
-        file, place = self._find_place(path)
-        return self._find_override(path) is not None, file != self.label, file, place
+    def _make_sort_key(self, path: Path) -> tuple[bool, bool, str, int, int]:
+        place = self._find_place(path)
+        return self._find_override(path) is not None, place[0] != self.label, *place
 
 
 def _find_nearest_path(path: Path, paths: Container[Path]) -> Path | None:

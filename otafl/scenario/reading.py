@@ -55,7 +55,8 @@ def read_file(file: FilePath, label: str = "") -> tuple[dict[str, Any], ProblemL
         raise ScenarioError(
             [f"{file}:1:1: is {kind}; a scenario is a mapping of keys, like 'name: my_run'"]
         )
-    locator = ProblemLocator(label or str(file), source.places)
+    label = label or str(file)
+    locator = ProblemLocator(label, {path: (label, *at) for path, at in source.places.items()})
     empty = [path for path in source.empty if len(path) > 1]  # sections may be filled in later
     if empty:
         text = "{}: has no value; write null if that is meant"
@@ -179,9 +180,7 @@ def add_base(
         for path, at in places.places.items()
         if path not in own and get_value(merged, path) == get_value(base, path)
     }
-    files = {path: places.files.get(path, places.label) for path in inherited}
-    files |= locator.files
-    return merged, replace(locator, places=inherited | dict(locator.places), files=files)
+    return merged, replace(locator, places=inherited | dict(locator.places))
 
 
 def _find_base(given: Any, locator: ProblemLocator, folder: FilePath) -> tuple[FilePath, str]:
