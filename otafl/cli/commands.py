@@ -11,9 +11,7 @@ from collections.abc import Sequence
 import typer.main
 
 from otafl.cli import (
-    data,
     drawing,
-    exporting,
     listing,
     new,
     process,
@@ -45,14 +43,14 @@ for command in (
     tables.compare,
     results.convert,
     results.verify,
-    exporting.export,
+    results.export,
     drawing.plot,
     drawing.report,
     drawing.timeline,
     validation.validate,
 ):
     app.command(command.__name__.rstrip("_"))(command)
-app.add_typer(data.app, name="data")
+app.add_typer(listing.data, name="data")
 
 
 def call(args: Sequence[str] | None = None) -> None:

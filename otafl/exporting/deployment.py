@@ -24,7 +24,7 @@ from otafl.core.errors import UserError
 from otafl.core.suggestions import make_unknown_name_error
 from otafl.engine.assembly import assemble, build_algorithm
 from otafl.evaluation.trained_models import get_view_model
-from otafl.exporting import formats, litert
+from otafl.exporting import formats
 from otafl.exporting.formats import ModelSource, Run
 from otafl.models.modules import build_module, count_macs, count_numbers, split_parts
 from otafl.results import header
@@ -48,7 +48,7 @@ class Format(NamedTuple):
 
 FORMATS = {
     "onnx": Format("onnxruntime", ".onnx", formats.write_onnx),
-    "litert": Format("LiteRT", ".tflite", litert.write_litert),
+    "litert": Format("LiteRT", ".tflite", formats.write_litert),
     "pytorch": Format("torch.export", ".pt2", formats.write_pytorch),
     "safetensors": Format("", ".safetensors", formats.write_safetensors),
     "peft": Format("", "", formats.write_peft),

@@ -1,4 +1,4 @@
-"""Export to PyTorch, ONNX and safetensors, and of low-rank adapters for Hugging Face's PEFT.
+"""Export to PyTorch, ONNX, LiteRT and safetensors, and of low-rank adapters for PEFT.
 
 Each format is one function, which writes a model to a file. If another runtime can run the file, it
 returns a function that does, whose scores are compared with those of the PyTorch module.
@@ -140,6 +140,40 @@ def write_onnx(source: ModelSource, path: Path) -> Run:
     return run
 
 
+def write_litert(source: ModelSource, path: Path) -> Run:
+    """Write a LiteRT (TensorFlow Lite) file, which maps a sample to its scores.
+
+    The sample is [1, *input_shape], as in PyTorch. Raises UserError if a package is not installed
+    or the model cannot be converted.
+    """
+    with _hide_notes():
+        converter = import_extra("--to litert", "litert", "litert_torch")
+        runtime = import_extra("--to litert", "litert", "ai_edge_litert.interpreter")
+        converter.config.show_progress = False
+        try:
+            made = converter.convert(source.module, (torch.zeros(1, *source.input_shape),))
+        except Exception as error:  # each of its passes has errors of its own
+            raise UserError(
+                f"--to litert: LiteRT cannot convert this model: {str(error).splitlines()[0]}; use "
+                "--to onnx"
+            ) from error
+    with write_atomically(path) as temporary:
+        temporary.write_bytes(made.model_content())
+    interpreter = runtime.Interpreter(model_path=str(path), num_threads=1)
+    interpreter.allocate_tensors()
+    into, out = interpreter.get_input_details()[0], interpreter.get_output_details()[0]
+
+    def run(x: np.ndarray) -> np.ndarray:
+        scores = []
+        for sample in x:
+            interpreter.set_tensor(into["index"], sample[None])
+            interpreter.invoke()
+            scores.append(interpreter.get_tensor(out["index"])[0])
+        return np.stack(scores)
+
+    return run
+
+
 def write_safetensors(source: ModelSource, path: Path) -> None:
     """Write the weights by the model's names, in a file that `model.start` reads.
 
@@ -162,7 +196,7 @@ def write_safetensors(source: ModelSource, path: Path) -> None:
 
 @contextlib.contextmanager
 def _hide_notes() -> Iterator[None]:
-    """Hide the notes of PyTorch's exporter on its own progress."""
+    """Hide the notes of exporters on their own progress."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

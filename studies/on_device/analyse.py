@@ -2,7 +2,7 @@
 beside the dense one, in PyTorch, onnxruntime and LiteRT.
 
     otafl sweep studies/on_device/on_device.yaml
-    pip install 'otafl[onnx,tensorflow]'
+    pip install 'otafl[onnx,litert]'
     python -m studies.on_device.analyse              measures, and writes results/on_device.csv
 """
 

@@ -20,7 +20,7 @@ from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
 from otafl.evaluation.evaluation import PREFIX
 from otafl.evaluation.trained_models import collect
-from otafl.exporting import deployment, litert
+from otafl.exporting import deployment
 from otafl.exporting.formats import Scored, find_difference, make_run_fn, score_samples
 from otafl.models import LayeredModel
 from otafl.results import checksums
@@ -187,16 +187,3 @@ class TestRefused:
         file.write_bytes(content[: len(content) // 2])
         with pytest.raises(UserError, match=r"0{16}\.pt: is damaged"):
             otafl.load_model(path)
-
-
-@pytest.mark.parametrize(
-    ("module", "label"),
-    [
-        (nn.ModuleList([nn.Sequential(nn.Linear(4, 4))]), "ModuleList"),
-        (nn.Softplus(beta=2.0), "Softplus(beta=2.0, threshold=20.0)"),
-    ],
-)
-def test_a_layer_that_litert_has_not_is_named_in_one_line(module: nn.Module, label: str) -> None:
-    with pytest.raises(UserError) as said:
-        litert.translate(None, module, None)
-    assert str(said.value).startswith(f"--to litert: no translation of {label}; use --to onnx")

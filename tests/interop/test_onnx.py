@@ -13,7 +13,7 @@ import typer
 from support.trained_bench import make_trained_result
 from torch import nn
 
-from otafl.cli import exporting
+from otafl.cli import results
 from otafl.core.errors import UserError
 from otafl.exporting import deployment
 from otafl.models.modules import count_macs
@@ -74,7 +74,7 @@ def test_files_and_multiplications_fall_with_the_rank(tmp_path: Path) -> None:
 def command(*args: str) -> int:
     """The exit code of `otafl export`, as a program of its own."""
     app = typer.Typer()
-    app.command()(exporting.export)
+    app.command()(results.export)
     with pytest.raises(SystemExit) as ended:
         app(args=list(args))
     return int(ended.value.code or 0)
