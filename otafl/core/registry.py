@@ -184,8 +184,15 @@ class ComponentInfo(NamedTuple):
 
     @property
     def citation(self) -> str:
-        """The first reference in short form, `Sery and Cohen 2020`."""
-        return _format_citation(self.references[0]) if self.references else ""
+        """The first reference as authors and year, or its start: `Sery and Cohen 2020`."""
+        reference = self.references[0] if self.references else ""
+        found = re.match(r"(.+?),? (\d{4})\b", reference)
+        if not found:
+            return reference.partition(",")[0].rstrip(".")
+        authors, year = found[1].split(", "), found[2]
+        if len(authors) > 2:
+            return f"{authors[0]} et al. {year}"
+        return f"{' and '.join(authors)} {year}"
 
 
 def list_names(table: str) -> tuple[str, ...]:
@@ -295,14 +302,3 @@ def _iterate_classes(module: str) -> Iterator[type[Any]]:
     for value in vars(importlib.import_module(module)).values():
         if isinstance(value, type) and value.__module__ == module:
             yield value
-
-
-def _format_citation(reference: str) -> str:
-    """Return authors and year of a reference, or its start if it has no year."""
-    found = re.match(r"(.+?),? (\d{4})\b", reference)
-    if not found:
-        return reference.partition(",")[0].rstrip(".")
-    authors, year = found[1].split(", "), found[2]
-    if len(authors) > 2:
-        return f"{authors[0]} et al. {year}"
-    return f"{' and '.join(authors)} {year}"

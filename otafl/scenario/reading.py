@@ -15,7 +15,6 @@ from dataclasses import replace
 from pathlib import Path as FilePath
 from typing import Any
 
-from otafl.core.choices import Choice
 from otafl.core.files import HDF5, open_regular
 from otafl.core.presets import list_presets
 from otafl.core.problems import Path, Problem
@@ -207,34 +206,18 @@ def _merge(base: Mapping[str, Any], tree: Mapping[str, Any], above: Path) -> dic
     replaced.
     """
     merged = dict(base)
-    for key, value in tree.items():
-        path, old = (*above, key), base.get(key)
-        if _are_mergeable(old, value, path):
-            merged[key] = _merge(_to_mapping(old), _to_mapping(value), path)
-        else:
-            merged[key] = value
+    for key in tree:
+        path = (*above, key)
+        choice = CHOICES.get(path)
+        old, new = base.get(key), tree[key]
+        if choice is not None:  # a text is the name of its component
+            old, new = ({"name": one} if isinstance(one, str) else one for one in (old, new))
+        merged[key] = tree[key]
+        if isinstance(old, Mapping) and isinstance(new, Mapping) and path != ("sweep",):
+            names = [one.get("name", choice.default_name) for one in (old, new)] if choice else []
+            if not names or "name" not in new or names[0] == names[1]:
+                merged[key] = _merge(old, new, path)
     return merged
-
-
-def _to_mapping(section: Any) -> Mapping[str, Any]:
-    """Return a section as a mapping; a text is the name of its component."""
-    return {"name": section} if isinstance(section, str) else section
-
-
-def _are_mergeable(old: Any, new: Any, path: Path) -> bool:
-    """Return whether two values are sections with the same keys."""
-    choice = CHOICES.get(path)
-    if choice is None:
-        both = isinstance(old, Mapping) and isinstance(new, Mapping)
-        return both and path != ("sweep",)
-    if not isinstance(old, str | Mapping) or not isinstance(new, str | Mapping):
-        return False
-    chosen = _get_name(choice, new)
-    return (isinstance(new, Mapping) and "name" not in new) or chosen == _get_name(choice, old)
-
-
-def _get_name(choice: Choice, section: str | Mapping[str, Any]) -> Any:
-    return section if isinstance(section, str) else section.get("name", choice.default_name)
 
 
 def _find_swept(base: Mapping[str, Any], tree: Mapping[str, Any]) -> Iterator[Problem]:

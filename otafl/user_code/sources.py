@@ -155,21 +155,14 @@ def name_object(given: Any) -> str:
         )
     module, name = getattr(given, "__module__", None), getattr(given, "__qualname__", "")
     if module not in sys.modules or vars(sys.modules[module]).get(name) is not given:
-        module, name = __name__, _choose_name(given)
+        inner, module = given, __name__
+        while isinstance(inner, functools.partial):
+            inner = inner.func
+        last = re.sub(r"[^A-Za-z0-9_]", "", getattr(inner, "__name__", type(inner).__name__))
+        before = (one for one, other in _given.items() if other is given)
+        name = next(before, f"{last}_{secrets.token_hex(4)}")
         _given[name] = given
     return f"{module}:{name}"
-
-
-def _choose_name(given: Any) -> str:
-    """Return the name of an object that is kept here; that of before if it was given before."""
-    for name, other in _given.items():
-        if other is given:
-            return name
-    inner = given
-    while isinstance(inner, functools.partial):
-        inner = inner.func
-    last = getattr(inner, "__name__", type(inner).__name__)
-    return f"{re.sub(r'[^A-Za-z0-9_]', '', last)}_{secrets.token_hex(4)}"
 
 
 def _hash_files(module: ModuleType) -> Sources:
