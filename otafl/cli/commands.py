@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import itertools
+import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -75,7 +76,7 @@ def call(args: Sequence[str] | None = None) -> None:
         message = _describe_error(error)
         if not message:
             raise
-        if isinstance(error, UserError) and loading.is_traceback_enabled():
+        if isinstance(error, UserError) and os.environ.get(loading.TRACEBACK, "") not in ("", "0"):
             traceback.print_exception(error)
         say(f"error: {message}")
         sys.exit(2)
