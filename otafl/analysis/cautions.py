@@ -15,7 +15,7 @@ import xarray as xr
 
 from otafl.analysis.points import build_labels, is_numeric, list_axes
 from otafl.results.end_values import select_end_total
-from otafl.scenario.power_budgets import KINDS, describe_power_budgets
+from otafl.scenario.notes import KINDS, describe_power_budgets
 
 ACCURACIES = {
     "test_accuracy": ("majority_share", "test_samples"),

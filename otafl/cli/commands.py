@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import itertools
+import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -11,9 +12,7 @@ from collections.abc import Sequence
 import typer.main
 
 from otafl.cli import (
-    data,
     drawing,
-    exporting,
     listing,
     new,
     process,
@@ -45,14 +44,14 @@ for command in (
     tables.compare,
     results.convert,
     results.verify,
-    exporting.export,
+    results.export,
     drawing.plot,
     drawing.report,
     drawing.timeline,
     validation.validate,
 ):
     app.command(command.__name__.rstrip("_"))(command)
-app.add_typer(data.app, name="data")
+app.add_typer(listing.data, name="data")
 
 
 def call(args: Sequence[str] | None = None) -> None:
@@ -77,7 +76,7 @@ def call(args: Sequence[str] | None = None) -> None:
         message = _describe_error(error)
         if not message:
             raise
-        if isinstance(error, UserError) and loading.is_traceback_enabled():
+        if isinstance(error, UserError) and os.environ.get(loading.TRACEBACK, "") not in ("", "0"):
             traceback.print_exception(error)
         say(f"error: {message}")
         sys.exit(2)

@@ -1,4 +1,4 @@
-"""Define `otafl list`."""
+"""Define `otafl list` and the commands of `otafl data`."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
     from rich.console import Console
 
+data = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Data sets.")
 
 PRESETS = "presets"
 """What scenarios may extend, beside the tables of the registry."""
@@ -126,3 +127,26 @@ def _reflow(text: str) -> str:
     """Return a text with a line a paragraph; tables and formulas, which are indented, stay."""
     paragraphs = text.split("\n\n")
     return "\n\n".join(one if "\n " in one else " ".join(one.split("\n")) for one in paragraphs)
+
+
+@data.command("list")
+def data_list() -> None:
+    """List the built-in data sets and where they are."""
+    from rich.table import Table
+
+    from otafl.data.files import list_available
+
+    lines = Table(box=None)
+    for title in ("name", "here", "where", "what"):
+        lines.add_column(title, overflow="fold")
+    for name, is_here, where, what in list_available():
+        lines.add_row(name, "yes" if is_here else "no", where, what)
+    make_console().print(lines)
+
+
+@data.command("get")
+def data_get(name: Annotated[str, typer.Argument()]) -> None:
+    """Download a data set to the folder that $OTAFL_DATA_DIR names."""
+    from otafl.data.files import fetch
+
+    typer.echo(f"{name} is in {fetch(name)}")

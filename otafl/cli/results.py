@@ -1,13 +1,18 @@
-"""Define `otafl show`, `otafl diff`, `otafl convert` and `otafl verify`."""
+"""Define `otafl show`, `otafl diff`, `otafl convert`, `otafl verify` and `otafl export`."""
 
 from __future__ import annotations
 
+import math
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from otafl.cli.app import ResultFile
+from otafl.cli.app import ResultFile, Slices, Trust, parse_selection, say, split_names
+
+Target = StrEnum("Target", ["onnx", "litert", "pytorch", "safetensors", "peft"])
+"""Formats of exported models."""
 
 
 def show(
@@ -26,7 +31,7 @@ def show(
     from otafl.results.files import open_results
 
     dataset = open_results(result)
-    chosen = None if variables is None else [name.strip() for name in variables.split(",")]
+    chosen = None if variables is None else split_names(variables)
     print_summary(dataset, every=all_, variables=chosen)
     if full:
         print_environment(dataset)
@@ -58,7 +63,7 @@ def convert(
     """Write a result as Zarr, NetCDF or CSV."""
     from otafl.results.conversion import convert as write
 
-    chosen = [name.strip() for name in variables.split(",")] if variables is not None else None
+    chosen = None if variables is None else split_names(variables)
     for line in write(result, out, chosen):
         typer.echo(line, err=True)
     typer.echo(str(out))
@@ -85,3 +90,45 @@ def verify(
     typer.echo(advise(findings, source))
     if any(finding.fault for finding in findings):
         raise typer.Exit(2)
+
+
+def export(
+    result: ResultFile,
+    to: Annotated[Target, typer.Option(help="Format.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="FILE",
+            help="A .onnx, .tflite, .pt2 or .safetensors file, or for peft a folder.",
+        ),
+    ],
+    view: Annotated[
+        str, typer.Option(help="Which model: global, personal, local, mean, level0, ...")
+    ] = "global",
+    device: Annotated[
+        int | None, typer.Option(metavar="K", help="Whose, where each device has its own.")
+    ] = None,
+    trial: Annotated[int, typer.Option(metavar="N", help="Of which trial.")] = 0,
+    sel: Slices = None,
+    trust: Trust = False,
+    check: Annotated[bool, typer.Option("--check/--no-check", help="Compare scores.")] = True,
+) -> None:
+    """Export a trained model, and check its scores."""
+    chosen = parse_selection(sel)
+    from otafl.exporting import deployment
+
+    model = deployment.open_models(result, chosen, trial, view, device, trust)
+    made = deployment.export(model, to.value, out, check)
+    typer.echo(
+        f"{made.file_bytes:,} bytes, {made.parameters:,} parameters, {made.macs:,} multiplications "
+        "a sample"
+    )
+    for runtime, accuracy in made.accuracies.items():
+        said = "no classes" if math.isnan(accuracy) else f"accuracy {accuracy:.4f}"
+        typer.echo(f"{runtime}: {said}")
+    typer.echo(str(made.path))
+    if made.fault:
+        say(f"check failed: {made.fault}")
+        raise typer.Exit(1)

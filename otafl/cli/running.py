@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -100,22 +99,20 @@ def _report_kept(folder: Path) -> Iterator[None]:
 
     Report which stacks failed, and exit with code 1.
     """
+    from otafl.results.files import list_parts
     from otafl.sweeping import FailedStacks
 
-    interruption.describe_kept_fn = functools.partial(_describe_kept, folder)
+    def describe_kept() -> str:
+        parts = format_count(len(list_parts(folder)), "finished part")
+        more = ", and checkpoints of what was running" if any(folder.glob("running/*.pt")) else ""
+        return f"{parts} kept in {folder}{more}; the same command resumes from there"
+
+    interruption.describe_kept_fn = describe_kept
     try:
         yield
     except FailedStacks as error:
         say(str(error))
         raise typer.Exit(1) from None
-
-
-def _describe_kept(folder: Path) -> str:
-    from otafl.results.files import list_parts
-
-    parts = format_count(len(list_parts(folder)), "finished part")
-    more = ", and checkpoints of what was running" if any(folder.glob("running/*.pt")) else ""
-    return f"{parts} kept in {folder}{more}; the same command resumes from there"
 
 
 @ignore_matplotlibrc()

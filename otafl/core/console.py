@@ -84,7 +84,10 @@ class Progress:
             return
         self.last_shown_at = now
         rate = (done - self.first[0]) / max(now - self.first[1], 1e-9)
-        speed = _format_speed(rate) if done > self.first[0] else ""
+        speed = ""
+        if done > self.first[0]:
+            value, unit = (rate, "rounds/s") if rate >= 1 else (1 / rate, "s/round")
+            speed = f"{value:.{0 if value >= 10 else 1}f} {unit}"
         if self.bar is not None:
             task = self.bar.task_ids[0]
             self.bar.update(task, completed=done, total=total, rate=speed, description=note)
@@ -97,9 +100,3 @@ class Progress:
     def __exit__(self, *error: object) -> None:
         if self.bar is not None:
             self.bar.stop()
-
-
-def _format_speed(rate: float) -> str:
-    """Write rounds a second, or below one the seconds of a round."""
-    value, unit = (rate, "rounds/s") if rate >= 1 else (1 / rate, "s/round")
-    return f"{value:.{0 if value >= 10 else 1}f} {unit}"

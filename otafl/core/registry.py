@@ -146,21 +146,11 @@ _ABOUT = {
     "downlink": ("downlink", "downlink", "downlink", "Downlinks"),
     "codec": ("codec", "codecs", "codec", "Codecs"),
     "selection": ("devices.selection", "selection", "selection", "Selection of devices"),
-    "capacity_levels": (
-        "devices.capacity_levels",
-        "submodels",
-        "assignment of capacity levels",
-        "Capacity levels",
-    ),
+    "capacity_levels": ("devices.capacity_levels", "submodels", "assignment", "Capacity levels"),
     "compute": ("devices.compute", "devices.compute", "compute", "Hardware of devices"),
     "protocol": ("devices.protocol", "devices", "protocol", "Slot protocols"),
     "availability": ("devices.availability", "devices", "availability", "Availability of devices"),
-    "cpu_frequency": (
-        "devices.cpu_frequency",
-        "cpu_frequency",
-        "frequency policy",
-        "CPU frequencies",
-    ),
+    "cpu_frequency": ("devices.cpu_frequency", "cpu_frequency", "DVFS policy", "CPU frequencies"),
     "attack": ("faults.attack", "devices", "attack", "Attacks and faults"),
     "topology": ("topology", "topology", "topology", "Topologies"),
     "track": ("track", "tracking", "tracker", "Trackers"),
@@ -194,8 +184,15 @@ class ComponentInfo(NamedTuple):
 
     @property
     def citation(self) -> str:
-        """The first reference in short form, `Sery and Cohen 2020`."""
-        return _format_citation(self.references[0]) if self.references else ""
+        """The first reference as authors and year, or its start: `Sery and Cohen 2020`."""
+        reference = self.references[0] if self.references else ""
+        found = re.match(r"(.+?),? (\d{4})\b", reference)
+        if not found:
+            return reference.partition(",")[0].rstrip(".")
+        authors, year = found[1].split(", "), found[2]
+        if len(authors) > 2:
+            return f"{authors[0]} et al. {year}"
+        return f"{' and '.join(authors)} {year}"
 
 
 def list_names(table: str) -> tuple[str, ...]:
@@ -305,14 +302,3 @@ def _iterate_classes(module: str) -> Iterator[type[Any]]:
     for value in vars(importlib.import_module(module)).values():
         if isinstance(value, type) and value.__module__ == module:
             yield value
-
-
-def _format_citation(reference: str) -> str:
-    """Return authors and year of a reference, or its start if it has no year."""
-    found = re.match(r"(.+?),? (\d{4})\b", reference)
-    if not found:
-        return reference.partition(",")[0].rstrip(".")
-    authors, year = found[1].split(", "), found[2]
-    if len(authors) > 2:
-        return f"{authors[0]} et al. {year}"
-    return f"{' and '.join(authors)} {year}"

@@ -45,18 +45,6 @@ class DataDisclosure:
     what: str
 
 
-def _join_lines(text: str) -> str:
-    """Return a text on one line."""
-    return " ".join(text.split())
-
-
-def _describe_on_one_line(schema: dict[str, Any]) -> None:
-    """Put the descriptions in the JSON schema of settings on one line each."""
-    for field in schema.get("properties", {}).values():
-        if "description" in field:
-            field["description"] = _join_lines(field["description"])
-
-
 class Settings(BaseModel):
     """Frozen settings that refuse unknown keys. The string below a field is its description."""
 
@@ -65,7 +53,6 @@ class Settings(BaseModel):
         frozen=True,
         allow_inf_nan=False,
         use_attribute_docstrings=True,
-        json_schema_extra=_describe_on_one_line,
     )
 
     example: ClassVar[Mapping[str, Any]] = {}
@@ -73,9 +60,6 @@ class Settings(BaseModel):
 
     small: ClassVar[Mapping[str, Any]] = {}
     """Own fields with which the component shows its purpose in a few rounds of few devices."""
-
-    begins_again: ClassVar[bool] = False
-    """Whether finished stacks are computed again if a file that it names has changed since."""
 
     idle_without: ClassVar[Mapping[str, str]] = {}
     """Fields without effect while another field has its default: field -> the other field."""
@@ -132,7 +116,7 @@ class Settings(BaseModel):
 
 def get_description(field: FieldInfo) -> str:
     """Return the description of a field on one line; empty if it has none."""
-    return _join_lines(field.description or "")
+    return " ".join((field.description or "").split())
 
 
 def declare_stackable(default: Any = ..., **constraints: Any) -> Any:

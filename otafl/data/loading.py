@@ -13,7 +13,7 @@ from otafl.core.errors import UserError
 from otafl.data.base import DataSource
 from otafl.data.dataset import DataSet, check_dataset
 from otafl.data.server_samples import withhold
-from otafl.user_code import loading, sources
+from otafl.user_code import sources
 from otafl.user_code.custom_part import CustomPart
 
 
@@ -97,12 +97,10 @@ def _set_validation_aside(data: DataSet, share: float) -> DataSet:
 def load_cached(source: DataSource) -> DataSet:
     """Load a data set as `load` does, and cache the last two, which the stacks of a sweep share.
 
-    A user-defined function is called again if its content has changed.
+    A user-defined function is called in each run.
     """
-    if not isinstance(source, CustomPart):
-        return _load_from_cache(source)
-    function = loading.load(source.name, "data.name")
-    return _load_from_cache(source, sources.hash_object(source.name, function))
+    runs = (sources.get_run(),) if isinstance(source, CustomPart) else ()
+    return _load_from_cache(source, *runs)
 
 
 def compute_fingerprint(source: DataSource) -> str:
@@ -119,8 +117,8 @@ def compute_fingerprint(source: DataSource) -> str:
 
 
 @functools.lru_cache(maxsize=2)
-def _load_from_cache(source: DataSource, *digest: str) -> DataSet:
-    """Return the data set of a section, which may depend on a user-defined function."""
+def _load_from_cache(source: DataSource, *run: str) -> DataSet:
+    """Return the data set of a section; that of a user-defined function also depends on the run."""
     return load(source)
 
 

@@ -30,7 +30,7 @@ from otafl.results.variables import (
     get_variable,
     is_reached,
 )
-from otafl.scenario.power_budgets import KINDS, find_power_constraint
+from otafl.scenario.notes import KINDS, find_power_constraint
 
 _ENDS = ("end_round", "stop_round", "diverged_round")
 

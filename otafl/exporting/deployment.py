@@ -1,6 +1,6 @@
 """Extraction of a trained model from a result, as a PyTorch module or an export.
 
-The accuracy of an export is checked.
+The scores of an export that another runtime runs are checked.
 """
 
 from __future__ import annotations
@@ -23,38 +23,35 @@ from otafl import models
 from otafl.core.errors import UserError
 from otafl.core.suggestions import make_unknown_name_error
 from otafl.engine.assembly import assemble, build_algorithm
-from otafl.evaluation.evaluation import PREFIX
 from otafl.evaluation.trained_models import get_view_model
-from otafl.exporting import formats, litert, measure
-from otafl.exporting.measure import Latency, ModelSource, Run, Scored, measure_latencies
-from otafl.models.base import Model
-from otafl.models.modules import Params, build_module, count_macs, count_numbers, split_parts
+from otafl.exporting import formats
+from otafl.exporting.formats import ModelSource, Run
+from otafl.models.modules import build_module, count_macs, count_numbers, split_parts
 from otafl.results import header
 from otafl.results import models as trained
 from otafl.results.coordinates import format_value, format_values, pick
-from otafl.results.end_values import select_final
 from otafl.results.files import open_results
 from otafl.scenario import Point, expand, load_scenario, restore_tree
 from otafl.user_code import loading
 
-ACCURACY_TOLERANCE = 0.01
-"""Difference from the accuracy in the result, since rounding may exchange nearly equal scores."""
-
 
 class Format(NamedTuple):
-    """A format of exported models: what runs its files, their suffix, and how they are written."""
+    """A format of exported models: what runs its files, their suffix, and how they are written.
+
+    `write` returns a function that runs the file, or None if no runtime is known.
+    """
 
     runtime: str
     suffix: str
-    write: Callable[[ModelSource, Path], Run]
+    write: Callable[[ModelSource, Path], Run | None]
 
 
 FORMATS = {
     "onnx": Format("onnxruntime", ".onnx", formats.write_onnx),
-    "litert": Format("LiteRT", ".tflite", litert.write_litert),
+    "litert": Format("LiteRT", ".tflite", formats.write_litert),
     "pytorch": Format("torch.export", ".pt2", formats.write_pytorch),
-    "safetensors": Format("safetensors", ".safetensors", formats.write_safetensors),
-    "peft": Format("adapters on their base", "", formats.write_peft),
+    "safetensors": Format("", ".safetensors", formats.write_safetensors),
+    "peft": Format("", "", formats.write_peft),
 }
 
 
@@ -77,31 +74,24 @@ class SelectedModel:
     trust: bool
 
     def build_module(self) -> nn.Module:
-        """Return the model as a module in eval mode.
-
-        Raises UserError if the method or the model has none, or if its code is not trusted.
-        """
-        with self.guard_imports():
-            return build_module(self._make_model(), self.view.recipe, self._get_params())
+        """Return the model as a module in eval mode; raises UserError as `make_source`."""
+        return self.make_source().module
 
     def make_source(self) -> ModelSource:
-        """Return the model as formats write it; raises UserError as `build_module`."""
+        """Return the model as formats write it, in the precision of the run.
+
+        Raises UserError if the method or the model has no module, or if its code is not trusted.
+        """
+        recipe, params = self.view.recipe, self.view.get_params(self.row, self.device or 0)
         with self.guard_imports():
-            model, recipe, params = self._make_model(), self.view.recipe, self._get_params()
-            build_fn = partial(build_module, model, recipe)
-            parts = list(split_parts(model, recipe, params))
-            module = build_fn(params).float()
-        return ModelSource(module, self.input_shape, params, parts, build_fn)
-
-    def _make_model(self) -> Model:
-        """Make the model of the parameters again, from the scenario."""
-        scenario, recipe = self.get_point().scenario, self.view.recipe
-        model = models.build(scenario.model, self.input_shape, recipe["classes"], scenario.loss)
-        return get_view_model(build_algorithm(scenario, model), self.name)
-
-    def _get_params(self) -> Params:
-        """Return the parameters [*shape] of the model."""
-        return self.view.get_params(self.row, self.device or 0)
+            scenario = self.get_point().scenario
+            made = models.build(scenario.model, self.input_shape, recipe["classes"], scenario.loss)
+            model = get_view_model(build_algorithm(scenario, made), self.name)
+            build_fn, parts = (
+                partial(build_module, model, recipe),
+                split_parts(model, recipe, params),
+            )
+            return ModelSource(build_fn(params), self.input_shape, params, list(parts), build_fn)
 
     def guard_imports(self) -> contextlib.AbstractContextManager[None]:
         """Import what the result names only if it is trusted, within it."""
@@ -245,57 +235,26 @@ def load_samples(selected: SelectedModel) -> tuple[np.ndarray, np.ndarray]:
     return own.x[place].cpu().float().numpy(), own.y[place].cpu().numpy()
 
 
-def read_recorded_accuracy(selected: SelectedModel) -> float | None:
-    """Return the accuracy on `load_samples` at the trial's end, as recorded in the result.
-
-    None if the result has no such accuracy, and for a trial that diverged.
-    """
-    result, name, device = selected.result, selected.name, selected.device
-    if np.isfinite(result["diverged_round"]):
-        return None
-    if name not in PREFIX:
-        names, where = ["level_test_accuracy"], {"level": int(name.removeprefix("level"))}
-    elif device is None:
-        names, where = [f"{PREFIX[name]}test_accuracy"], {}
-    else:
-        prefix, where = f"device_{PREFIX[name]}", {"device": device}
-        names = [f"{prefix}own_test_accuracy", f"{prefix}test_accuracy"]
-    for one in names:
-        if one in result:
-            value = float(select_final(result, one).isel(where))
-            return value if math.isfinite(value) else None
-    return None
-
-
-class RuntimeResult(NamedTuple):
-    """One runtime's row of the table. file_bytes: None for a module in memory."""
-
-    runtime: str
-    file_bytes: int | None
-    latency: Latency
-    accuracy: float | None
-
-
 class Exported(NamedTuple):
     """Outcome of `export`.
 
-    parameters, macs: of the module. recorded: accuracy in the result. faults: the deviations that
-    the check found.
+    parameters, macs: of the module. file_bytes: of all files. accuracies: runtime -> accuracy on
+    the test samples, NaN without classes; empty without a check. fault: the difference of the
+    scores that the check found, or None.
     """
 
     path: Path
     parameters: int
     macs: int
-    lines: list[RuntimeResult]
-    recorded: float | None
-    faults: list[str]
+    file_bytes: int
+    accuracies: dict[str, float]
+    fault: str | None
 
 
 def export(selected: SelectedModel, target: str, path: Path, check: bool = True) -> Exported:
     """Write the model as a file of another runtime, `target` of FORMATS, in float32.
 
-    With `check`, compare scores and accuracy with the module's and the recorded one. Raises
-    UserError.
+    With `check`, compare its scores with the module's, if a runtime is known. Raises UserError.
     """
     if target not in FORMATS:
         raise make_unknown_name_error(f"--to {target}", "a format", target, FORMATS)
@@ -303,35 +262,21 @@ def export(selected: SelectedModel, target: str, path: Path, check: bool = True)
     if path.suffix != suffix:
         what = f"a file that ends in {suffix}" if suffix else "a folder, without a suffix"
         raise UserError(f"--out {path}: must be the name of {what}")
-    x, y = np.zeros((1, *selected.input_shape), np.float32), None
     with selected.guard_imports():
         source = selected.make_source()
-        runs = {"PyTorch": measure.make_run_fn(source.module), name: write(source, path)}
-        recorded = read_recorded_accuracy(selected) if check else None
-        if check:
+        module = source.module.float()
+        run, scored, fault = write(source, path), {}, None
+        if check and run is not None:
             x, y = load_samples(selected)
-    scored = {} if y is None else {n: measure.score_samples(run, x, y) for n, run in runs.items()}
-    faults = _list_faults(scored, recorded) if check else []
+            runs = {"PyTorch": formats.make_run_fn(module), name: run}
+            scored = {n: formats.score_samples(one, x, y) for n, one in runs.items()}
+            fault = formats.find_difference(*scored.values())
     files = path.iterdir() if path.is_dir() else (path,)
-    sizes, times = {name: sum(one.stat().st_size for one in files)}, measure_latencies(runs, x[:1])
-    lines = [
-        RuntimeResult(n, sizes.get(n), times[n], scored[n].accuracy if check else None)
-        for n in runs
-    ]
-    work = count_macs(source.module, torch.from_numpy(x[:1]))
-    return Exported(path, count_numbers(source.module), work, lines, recorded, faults)
-
-
-def _list_faults(scored: Mapping[str, Scored], was: float | None) -> list[str]:
-    """List the differences between the module, the other runtime and the result."""
-    (_, before), (name, after) = scored.items()
-    out = []
-    wrong = measure.find_difference(before, after)
-    if wrong is not None:
-        out.append(f"{name}: {wrong}")
-    if was is not None and not abs(before.accuracy - was) <= ACCURACY_TOLERANCE:
-        out.append(
-            f"PyTorch: the accuracy is {before.accuracy:.6f}, but the result says {was:.6f}; "
-            "are these the same data?"
-        )
-    return out
+    return Exported(
+        path,
+        count_numbers(module),
+        count_macs(module, torch.zeros(1, *selected.input_shape)),
+        sum(one.stat().st_size for one in files),
+        {n: one.accuracy for n, one in scored.items()},
+        fault and f"{name}: {fault}",
+    )

@@ -1,6 +1,7 @@
-"""Export to PyTorch, ONNX and safetensors, and of low-rank adapters for Hugging Face's PEFT.
+"""Export to PyTorch, ONNX, LiteRT and safetensors, and of low-rank adapters for PEFT.
 
-Each format is one function: it writes a model to a file and returns a function that runs the file.
+Each format is one function, which writes a model to a file. If another runtime can run the file, it
+returns a function that does, whose scores are compared with those of the PyTorch module.
 """
 
 from __future__ import annotations
@@ -8,9 +9,12 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -21,11 +25,66 @@ from otafl.core import safetensors
 from otafl.core.errors import UserError
 from otafl.core.files import write_atomically
 from otafl.core.packages import import_extra
-from otafl.exporting.measure import ModelSource, Run, make_run_fn
 from otafl.factorised.decomposition import svd
-from otafl.models.modules import BASE, detect_form
+from otafl.models.modules import BASE, Params, detect_form
 
 OPSET = 20
+
+Run = Callable[[np.ndarray], np.ndarray]
+"""Samples [batch, *input_shape] -> scores [batch, classes], both float32."""
+
+TOLERANCE = 1e-4
+"""Largest difference of two scores, relative to the largest score: rounding of float32."""
+BATCH = 500
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """A trained model as formats write it.
+
+    module: the model in float32 and eval mode. params: what it is made of, for formats of weights.
+    parts: those of each of several models that are combined. build_fn: makes a module of params.
+    """
+
+    module: nn.Module
+    input_shape: tuple[int, ...]
+    params: Params = field(default_factory=dict)
+    parts: Sequence[Params] = ()
+    build_fn: Callable[[Params], nn.Module] | None = None
+
+
+class Scored(NamedTuple):
+    """Scores [n, classes] and their accuracy, NaN without classes."""
+
+    scores: np.ndarray
+    accuracy: float
+
+
+def make_run_fn(module: nn.Module) -> Run:
+    """Return what runs the module itself, as other runtimes are called."""
+
+    @torch.inference_mode()
+    def run(x: np.ndarray) -> np.ndarray:
+        scores: np.ndarray = module(torch.from_numpy(x)).numpy()
+        return scores
+
+    return run
+
+
+def score_samples(run: Run, x: np.ndarray, y: np.ndarray) -> Scored:
+    """Score samples x [n, *input_shape] with labels y [n] in batches."""
+    scores = np.concatenate([run(x[i : i + BATCH]) for i in range(0, len(x), BATCH)])
+    classes = y.ndim == 1
+    return Scored(scores, float((scores.argmax(1) == y).mean()) if classes else math.nan)
+
+
+def find_difference(before: Scored, after: Scored) -> str | None:
+    """Describe the difference of scores after a conversion; None if it is only rounding."""
+    largest = float(np.abs(before.scores).max())
+    apart = float(np.abs(before.scores - after.scores).max())
+    if apart <= TOLERANCE * largest:
+        return None
+    return f"scores differ by {apart:.3g}, of at most {largest:.3g}"
 
 
 def write_pytorch(source: ModelSource, path: Path) -> Run:
@@ -81,7 +140,41 @@ def write_onnx(source: ModelSource, path: Path) -> Run:
     return run
 
 
-def write_safetensors(source: ModelSource, path: Path) -> Run:
+def write_litert(source: ModelSource, path: Path) -> Run:
+    """Write a LiteRT (TensorFlow Lite) file, which maps a sample to its scores.
+
+    The sample is [1, *input_shape], as in PyTorch. Raises UserError if a package is not installed
+    or the model cannot be converted.
+    """
+    with _hide_notes():
+        converter = import_extra("--to litert", "litert", "litert_torch")
+        runtime = import_extra("--to litert", "litert", "ai_edge_litert.interpreter")
+        converter.config.show_progress = False
+        try:
+            made = converter.convert(source.module, (torch.zeros(1, *source.input_shape),))
+        except Exception as error:  # each of its passes has errors of its own
+            raise UserError(
+                f"--to litert: LiteRT cannot convert this model: {str(error).splitlines()[0]}; use "
+                "--to onnx"
+            ) from error
+    with write_atomically(path) as temporary:
+        temporary.write_bytes(made.model_content())
+    interpreter = runtime.Interpreter(model_path=str(path), num_threads=1)
+    interpreter.allocate_tensors()
+    into, out = interpreter.get_input_details()[0], interpreter.get_output_details()[0]
+
+    def run(x: np.ndarray) -> np.ndarray:
+        scores = []
+        for sample in x:
+            interpreter.set_tensor(into["index"], sample[None])
+            interpreter.invoke()
+            scores.append(interpreter.get_tensor(out["index"])[0])
+        return np.stack(scores)
+
+    return run
+
+
+def write_safetensors(source: ModelSource, path: Path) -> None:
     """Write the weights by the model's names, in a file that `model.start` reads.
 
     The file also has the frozen parameters of a user-defined module. Raises UserError if the model
@@ -91,18 +184,19 @@ def write_safetensors(source: ModelSource, path: Path) -> Run:
     if len(parts) > 1 or detect_form(parts[0]) != "dense":
         what = "factors" if len(parts) == 1 else f"{len(parts)} combined models"
         raise UserError(f"--to safetensors: the model has {what}; use --to pytorch or onnx")
-    statistics = {n: one for n, one in parts[0].items() if n.endswith((".mean", ".variance"))}
-    weights = {name: one.float() for name, one in parts[0].items() if name not in statistics}
+    weights = {
+        name: one.float()
+        for name, one in parts[0].items()
+        if not name.endswith((".mean", ".variance"))
+    }
     named = source.module.named_parameters()
     frozen = {name: one for name, one in named if not one.requires_grad}
     safetensors.write(weights | frozen, path)
-    assert source.build_fn is not None
-    return make_run_fn(source.build_fn(safetensors.read(path) | statistics).float())
 
 
 @contextlib.contextmanager
 def _hide_notes() -> Iterator[None]:
-    """Hide the notes of PyTorch's exporter on its own progress."""
+    """Hide the notes of exporters on their own progress."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
@@ -113,7 +207,6 @@ def _hide_notes() -> Iterator[None]:
         logging.disable(before)
 
 
-CONFIG, ADAPTERS, BASE_FILE = "adapter_config.json", "adapter_model.safetensors", "base.safetensors"
 PREFIX = "base_model.model."
 """Beginning of the names in PEFT's files."""
 
@@ -121,7 +214,7 @@ RANK_TOLERANCE = 1e-5
 """Singular values below this share of the largest are rounding."""
 
 
-def write_peft(source: ModelSource, path: Path) -> Run:
+def write_peft(source: ModelSource, path: Path) -> None:
     """Write low-rank adapters and their base to a folder, in the file layout of PEFT.
 
     The folder is created. It has `adapter_config.json` and `adapter_model.safetensors`, which PEFT
@@ -177,12 +270,10 @@ def write_peft(source: ModelSource, path: Path) -> Run:
         "modules_to_save": heads or None,
     }
     path.mkdir(parents=True, exist_ok=True)
-    safetensors.write(tensors, path / ADAPTERS)
-    safetensors.write(dict(base.state_dict()), path / BASE_FILE)
-    with write_atomically(path / CONFIG) as temporary:
+    safetensors.write(tensors, path / "adapter_model.safetensors")
+    safetensors.write(dict(base.state_dict()), path / "base.safetensors")
+    with write_atomically(path / "adapter_config.json") as temporary:
         temporary.write_text(json.dumps(config, indent=2) + "\n")
-    base.load_state_dict(_merge_files(path))
-    return make_run_fn(base)
 
 
 def _find_adapters(merged: nn.Module, base: nn.Module) -> dict[str, tuple[Tensor, Tensor]]:
@@ -211,17 +302,3 @@ def _find_adapters(merged: nn.Module, base: nn.Module) -> dict[str, tuple[Tensor
     if not factors:
         raise UserError("--to peft: the adapters are zero, as before the first round; train them")
     return factors
-
-
-def _merge_files(path: Path) -> dict[str, Tensor]:
-    """Return the state of a module with the base and the adapters of a folder."""
-    state, tensors = safetensors.read(path / BASE_FILE), safetensors.read(path / ADAPTERS)
-    for name, block in tensors.items():
-        layer, _, factor = name.removeprefix(PREFIX).partition(".lora_")
-        if not factor:
-            state[layer] = block
-        elif factor == "A.weight":
-            b = tensors[f"{PREFIX}{layer}.lora_B.weight"]
-            weight = state[f"{layer}.weight"]
-            state[f"{layer}.weight"] = weight + (b.flatten(1) @ block.flatten(1)).view_as(weight)
-    return state

@@ -127,9 +127,8 @@ class Pass:
 class Layer(ABC):
     """A layer of a network.
 
-    A new one is a class in `layers.py`. One that normalises is also told in `Network`. LiteRT needs
-    a translation of its module (`otafl.exporting.litert`). A `LayeredModel` takes only what
-    `make_chain` builds.
+    A new one is a class in `layers.py`. One that normalises is also told in `Network`. A
+    `LayeredModel` takes only what `make_chain` builds.
     """
 
     @abstractmethod

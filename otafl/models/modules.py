@@ -191,14 +191,15 @@ def build_chain(
     """Build the module of a trained chain of layers, with weights in any form."""
     form, parts, biases = detect_form(params), {}, {}
     for number, layer in enumerate(one for one in chain if isinstance(one, WeightedLayer)):
-        matrices, biases[f"layer{number}.bias"] = _get_weights(form, number, layer, params)
+        name = f"layer{layer.name}"
+        matrices, biases[f"{name}.bias"] = _get_weights(form, number, layer, params)
         if isinstance(layer, Conv):
-            parts[f"layer{number}"] = _list_kernels(matrices, layer, form)
+            parts[name] = _list_kernels(matrices, layer, form)
             continue
         # from the order height, width, channel of the last images
         by_pixel = matrices[0].unflatten(1, (layer.repeat, -1))
         matrices[0] = by_pixel.transpose(1, 2).flatten(1)
-        parts[f"layer{number}"] = [Part(one) for one in matrices]
+        parts[name] = [Part(one) for one in matrices]
     layers = name_layers(chain)
     return add_reshaping(build_modules(layers, biases, parts=parts), layers, image, input_shape)
 

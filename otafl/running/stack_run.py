@@ -34,7 +34,7 @@ from otafl.results.origins import get_versions
 from otafl.results.variables import LEVELS, SUMS, get_variable
 from otafl.running.memory import check_room
 from otafl.scenario import Point, compute_scenario_hash, hash_custom_sources
-from otafl.tracking.base import Log, Run, Tracker
+from otafl.tracking.trackers import Log, Run, Tracker
 
 Progress = Callable[[int, int], None]
 """Function that is called after each round with (rounds done, rounds in total)."""

@@ -27,12 +27,17 @@ from otafl.scenario.schema import Scenario
 
 def check(scenario: Scenario) -> list[Problem]:
     """Return every conflict between the sections of a point."""
-    found = [
-        one
-        for path, section in iterate_sections(scenario)
-        if type(section).check is not Settings.check
-        for one in _collect_problems(scenario, path, section)
-    ]
+    found: list[Problem] = []
+    for path, section in iterate_sections(scenario):
+        if type(section).check is Settings.check:
+            continue
+        try:
+            found += section.check(scenario)
+        except ValidationError as error:  # of the settings of a user-defined component
+            tree: Any = section.options  # type: ignore[attr-defined]
+            for part in reversed(path):
+                tree = {part: tree}
+            found += to_problems(error, tree, Scenario, path)
     if any(one.path[0] == "algorithm" for one in found):
         return found  # a method that cannot be made needs nothing of others
     wrong = {one.path for one in found}
@@ -46,17 +51,6 @@ def check(scenario: Scenario) -> list[Problem]:
     ):
         found += look(scenario)
     return found
-
-
-def _collect_problems(scenario: Scenario, path: Path, section: Settings) -> list[Problem]:
-    """Return the conflicts of a section with the rest of the scenario."""
-    try:
-        return list(section.check(scenario))
-    except ValidationError as error:  # of the settings of a user-defined component
-        tree: Any = section.options  # type: ignore[attr-defined]
-        for part in reversed(path):
-            tree = {part: tree}
-        return to_problems(error, tree, Scenario, path)
 
 
 def _check_labels(scenario: Scenario) -> Iterator[Problem]:

@@ -57,17 +57,14 @@ class ProblemLocator:
     label : str
         The file, or empty.
     places : mapping
-        Path -> (line, column).
+        Path -> (file, line, column), in the scenario's file or in one that it extends.
     overrides : mapping
         Path -> the text of `--set`.
-    files : mapping
-        Path -> the file of a key that comes from another file than `label`.
     """
 
     label: str = ""
-    places: Mapping[Path, tuple[int, int]] = field(default_factory=dict)
+    places: Mapping[Path, tuple[str, int, int]] = field(default_factory=dict)
     overrides: Mapping[Path, str] = field(default_factory=dict)
-    files: Mapping[Path, str] = field(default_factory=dict)
 
     def make_error(self, problems: Iterable[Problem]) -> ScenarioError:
         """Return all problems as one error, in the order of the file."""
@@ -80,7 +77,7 @@ class ProblemLocator:
         override = self._find_override(problem.path)
         if override is not None:
             return f"--set {override}: {problem.message}"
-        file, (line, column) = self._find_place(problem.path)
+        file, line, column = self._find_place(problem.path)
         at = f":{line}:{column}" if line else ""
         return f"{file}{at}: {problem.message}" if file else problem.message
 
@@ -95,16 +92,14 @@ class ProblemLocator:
         below = (text for key, text in self.overrides.items() if path and key[: len(path)] == path)
         return next(below, None)
 
-    def _find_place(self, path: Path) -> tuple[str, tuple[int, int]]:
-        """Return file and place of the key, or of the section without it; (0, 0) without a file."""
+    def _find_place(self, path: Path) -> tuple[str, int, int]:
+        """Return file and place of the key, or of the section without it; 0, 0 without a file."""
         found = _find_nearest_path(path, self.places)
-        if found is None:
-            return self.label, (0, 0)
-        return self.files.get(found, self.label), self.places[found]
+        return (self.label, 0, 0) if found is None else self.places[found]
 
-    def _make_sort_key(self, path: Path) -> tuple[bool, bool, str, tuple[int, int]]:
-        file, place = self._find_place(path)
-        return self._find_override(path) is not None, file != self.label, file, place
+    def _make_sort_key(self, path: Path) -> tuple[bool, bool, str, int, int]:
+        place = self._find_place(path)
+        return self._find_override(path) is not None, place[0] != self.label, *place
 
 
 def _find_nearest_path(path: Path, paths: Container[Path]) -> Path | None:
@@ -269,7 +264,8 @@ def find_hint(path: Path, tree: Any, root: type[BaseModel]) -> str:
     """Return the suggested key for an unknown one, after a semicolon, or an empty text.
 
     A key of the same name or meaning comes before one with a similar spelling. The search is first
-    in the section, then in the section's other choices, then anywhere.
+    in the section, then in the section's other choices, then anywhere. There it is the key for
+    which other programs use the word, or of this name within the fewest sections.
 
     Parameters
     ----------
@@ -281,46 +277,22 @@ def find_hint(path: Path, tree: Any, root: type[BaseModel]) -> str:
         Class of its settings.
     """
     word, section = str(path[-1]), path[:-1]
-    model = find_settings_class(root, section, tree)
+    model, choice = find_settings_class(root, section, tree), CHOICES.get(section)
     known = list(model.model_fields) if model else []
-    others = _list_choices(section)
-    beside = list(dict.fromkeys(key for keys in others.values() for key in keys))
+    others = {} if choice is None else choice.load_all_settings_classes()
+    beside = list(dict.fromkeys(key for kind in others.values() for key in kind.model_fields))
     for look in (find_same, find_closest):
-        own = look(word, known)
-        if own is None and (guess := look(word, beside)):
-            return _format_owners(word, guess, section, others, tree)
-        guess = own if look is find_closest else own or _find_in_other_sections(word, root)
+        guess = look(word, known)
+        if guess is None and choice and (guess := look(word, beside)):
+            owners = [name for name, kind in others.items() if guess in kind.model_fields]
+            found = get_value(tree, section)
+            chosen = choice.normalise({} if found is None else found)["name"]
+            subject = "it" if guess == word else f"did you mean '{guess}'? it"
+            return f"; {subject} is a key of {' and '.join(owners)}, not of {chosen}"
+        if guess is None and look is find_same and word != "name":
+            key, every = find_synonym(word), dict.fromkeys(one for one, _ in iterate_fields(root))
+            alike = [one for one in every if one == key or one.endswith(f".{word}")]
+            guess = min(alike, key=lambda one: one.count("."), default=None)
         if guess:
             return f"{format_guess(guess)}{format_remark(word)}"
     return ""
-
-
-def _list_choices(section: Path) -> dict[str, list[str]]:
-    """Return the keys of each component that a section may choose; empty for other sections."""
-    choice = CHOICES.get(section)
-    every = {} if choice is None else choice.load_all_settings_classes()
-    return {name: list(kind.model_fields) for name, kind in every.items()}
-
-
-def _format_owners(
-    word: str, guess: str, section: Path, keys: dict[str, list[str]], tree: Any
-) -> str:
-    """Write which components of a section have the suggested key."""
-    owners = [name for name, own in keys.items() if guess in own]
-    found = get_value(tree, section)
-    chosen = CHOICES[section].normalise({} if found is None else found)["name"]
-    subject = "it" if guess == word else f"did you mean '{guess}'? it"
-    return f"; {subject} is a key of {' and '.join(owners)}, not of {chosen}"
-
-
-def _find_in_other_sections(word: str, root: type[BaseModel]) -> str | None:
-    """Return the dotted key for which other programs use this word, or that has this name.
-
-    Of several keys of this name it is the one within the fewest sections.
-    """
-    if word == "name":
-        return None
-    key = find_synonym(word)
-    every = dict.fromkeys(one for one, _ in iterate_fields(root))
-    found = [one for one in every if one == key or one.endswith(f".{word}")]
-    return min(found, key=lambda one: one.count("."), default=None)

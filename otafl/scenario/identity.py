@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from pathlib import Path
 from typing import Any
 
@@ -106,28 +106,21 @@ def list_differences(stored: Mapping[str, Any], scenario: Scenario) -> list[str]
 def hash_custom_sources(scenario: Scenario) -> Sources:
     """Return the files of user-defined modules that results depend on, and their hashes.
 
-    Files of weights that a model starts from are among them.
-
     Raises UserError if a named module cannot be imported.
     """
     found: Sources = {}
     for path, section in iterate_custom_sections(scenario):
         own = loading.hash_sources(section.name, f"{format_path(path)}.name")
         found |= own if section.affects_results else {}
-    return found | _hash_files(scenario, lambda section: section.begins_again)
+    return found
 
 
 def hash_named_files(scenario: Scenario) -> dict[str, str]:
-    """Return the files that a scenario names and its results depend on, and their hashes."""
-    return _hash_files(scenario, lambda section: True)
-
-
-def _hash_files(scenario: Scenario, fits: Callable[[Settings], bool]) -> dict[str, str]:
-    """Return the files that the fitting sections name, and their hashes.
+    """Return the files that a scenario names and its results depend on, and their hashes.
 
     Files are named without their folders, unless two have the same name.
     """
-    sections = (section for _, section in iterate_sections(scenario) if fits(section))
+    sections = (section for _, section in iterate_sections(scenario))
     names = {file: Path(file).name for section in sections for _, file in _iterate_files(section)}
     counts = Counter(names.values())
     return {

@@ -209,8 +209,13 @@ def _build_points(
         _collect(found, problems, settings)
         coords = {track.name: labels[track.name][place] for track, place in settings}
         points.append(Point(index, coords, one))
-    if found:
-        raise locator.make_error(_list_found(found))
+    problems = []
+    for (message, _), (place, said) in found.items():
+        more = f" (and {len(said) - 1} more)" if len(said) > 1 else ""
+        prefix = f"sweep: {next(iter(said))}{more}: " if said else ""
+        problems.append(Problem(f"{prefix}{message}", place))
+    if problems:
+        raise locator.make_error(problems)
     return points
 
 
@@ -223,7 +228,12 @@ def _collect(
 ) -> None:
     """Add the errors of a point to those found."""
     for one in problems:
-        touched = [at for at in point if _is_related(at[0].path, (one.path, *one.other_paths))]
+        paths = [path for path in (one.path, *one.other_paths) if path]
+        touched = [
+            (track, place)
+            for track, place in point
+            if any(track.path[: len(path)] == path[: len(track.path)] for path in paths)
+        ]
         axis, place = one.path, one.path
         if touched:
             track, position = touched[0]
@@ -231,16 +241,3 @@ def _collect(
         _, said = found.setdefault((one.message, axis), (place, {}))
         if touched:
             said[axes.format_point(touched)] = None
-
-
-def _list_found(found: Found) -> Iterator[Problem]:
-    """Yield each error once, with the first values that cause it."""
-    for (message, _), (place, said) in found.items():
-        more = f" (and {len(said) - 1} more)" if len(said) > 1 else ""
-        prefix = f"sweep: {next(iter(said))}{more}: " if said else ""
-        yield Problem(f"{prefix}{message}", place)
-
-
-def _is_related(path: Path, paths: Sequence[Path]) -> bool:
-    """Return whether a key is above or below one of the others."""
-    return any(path[: len(one)] == one or one[: len(path)] == path for one in paths if one)

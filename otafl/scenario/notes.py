@@ -1,10 +1,12 @@
-"""Valid settings without effect, which are probably not intended."""
+"""Valid settings that are probably not intended: without effect, or no fair comparison."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from otafl.algorithms.custom import sends_increments
 from otafl.core import registry
@@ -12,9 +14,19 @@ from otafl.core.choices import Choice
 from otafl.core.problems import Path
 from otafl.scenario.checks import find_otherwise
 from otafl.scenario.keys import format_path, iterate_sections
-from otafl.scenario.power_budgets import describe_power_budgets, find_power_constraint
 from otafl.scenario.schema import Point, Scenario
 from otafl.user_code.custom_part import CustomPart
+
+KINDS = ("none", "peak", "average", "sum")
+"""Kinds of power constraints, in the order of their numbers in a result (`power_constraint`)."""
+
+_WORDS = {
+    "none": "without a bound",
+    "peak": "in every round",
+    "average": "on average over fading",
+    "sum": "in every round for the sum over devices",
+}
+_MAX_NAMED = 4
 
 MAX_ASKED = 50
 """Largest number of combinations (of method and data, or of transport, topology and channel) that
@@ -119,3 +131,59 @@ def _note_idle_policies(points: Sequence[Point]) -> list[str]:
         f"{' and '.join(map(repr, transports))} uses no power policy: every device sends at full "
         f"power; use transport {' or '.join(obeying)}"
     ]
+
+
+def find_power_constraint(scenario: Any) -> str | None:
+    """Return the kind of a scenario's power budget, of `KINDS`.
+
+    It is that of the power policy, or of a transport that uses none. An error-free transport has
+    no kind, since its outcome depends on no power.
+    """
+    name = scenario.transport.name
+    if registry.load_component("transport", name).obeys_power:
+        return str(scenario.power.values.power_constraint)
+    found: str | None = scenario.transport.values.power_constraint
+    return found
+
+
+def describe_power_budgets(points: Sequence[tuple[Mapping[str, Any], str]]) -> str:
+    """Describe power budgets of different kinds in a sweep.
+
+    Parameters
+    ----------
+    points : sequence of tuple of mapping and str
+        Coordinates and kind of the power constraint of each point.
+
+    Returns
+    -------
+    str
+        For example "power budgets differ: tci on average over fading, others in every round"; empty
+        if all are of one kind.
+    """
+    counts = Counter(kind for _, kind in points)
+    if len(counts) < 2:
+        return ""
+    names = _find_values_by_kind(points)
+    largest = max(counts, key=lambda kind: (counts[kind], kind == "peak"))
+    clauses = []
+    for kind in (*(one for one in counts if one != largest), largest):
+        named = names.get(kind, [f"{counts[kind]} of {len(points)} points"])
+        said = ", ".join(named[:_MAX_NAMED]) + ", ..." * (len(named) > _MAX_NAMED)
+        clauses.append(f"{'others' if kind == largest else said} {_WORDS[kind]}")
+    return f"power budgets differ: {', '.join(clauses)}"
+
+
+def _find_values_by_kind(points: Sequence[tuple[Mapping[str, Any], str]]) -> dict[str, list[str]]:
+    """Find the values, by kind, of a coordinate that decides the kind; nothing if none does."""
+    for name in points[0][0]:
+        kinds: dict[str, set[str]] = {}
+        for labels, kind in points:
+            value = labels[name]
+            text = f"{name}={value:g}" if isinstance(value, (int, float)) else str(value)
+            kinds.setdefault(text, set()).add(kind)
+        if all(len(one) == 1 for one in kinds.values()):
+            names: dict[str, list[str]] = {}
+            for text, (kind,) in kinds.items():
+                names.setdefault(kind, []).append(text)
+            return names
+    return {}

@@ -15,7 +15,6 @@ from dataclasses import replace
 from pathlib import Path as FilePath
 from typing import Any
 
-from otafl.core.choices import Choice
 from otafl.core.files import HDF5, open_regular
 from otafl.core.presets import list_presets
 from otafl.core.problems import Path, Problem
@@ -55,7 +54,8 @@ def read_file(file: FilePath, label: str = "") -> tuple[dict[str, Any], ProblemL
         raise ScenarioError(
             [f"{file}:1:1: is {kind}; a scenario is a mapping of keys, like 'name: my_run'"]
         )
-    locator = ProblemLocator(label or str(file), source.places)
+    label = label or str(file)
+    locator = ProblemLocator(label, {path: (label, *at) for path, at in source.places.items()})
     empty = [path for path in source.empty if len(path) > 1]  # sections may be filled in later
     if empty:
         text = "{}: has no value; write null if that is meant"
@@ -179,9 +179,7 @@ def add_base(
         for path, at in places.places.items()
         if path not in own and get_value(merged, path) == get_value(base, path)
     }
-    files = {path: places.files.get(path, places.label) for path in inherited}
-    files |= locator.files
-    return merged, replace(locator, places=inherited | dict(locator.places), files=files)
+    return merged, replace(locator, places=inherited | dict(locator.places))
 
 
 def _find_base(given: Any, locator: ProblemLocator, folder: FilePath) -> tuple[FilePath, str]:
@@ -208,34 +206,18 @@ def _merge(base: Mapping[str, Any], tree: Mapping[str, Any], above: Path) -> dic
     replaced.
     """
     merged = dict(base)
-    for key, value in tree.items():
-        path, old = (*above, key), base.get(key)
-        if _are_mergeable(old, value, path):
-            merged[key] = _merge(_to_mapping(old), _to_mapping(value), path)
-        else:
-            merged[key] = value
+    for key in tree:
+        path = (*above, key)
+        choice = CHOICES.get(path)
+        old, new = base.get(key), tree[key]
+        if choice is not None:  # a text is the name of its component
+            old, new = ({"name": one} if isinstance(one, str) else one for one in (old, new))
+        merged[key] = tree[key]
+        if isinstance(old, Mapping) and isinstance(new, Mapping) and path != ("sweep",):
+            names = [one.get("name", choice.default_name) for one in (old, new)] if choice else []
+            if not names or "name" not in new or names[0] == names[1]:
+                merged[key] = _merge(old, new, path)
     return merged
-
-
-def _to_mapping(section: Any) -> Mapping[str, Any]:
-    """Return a section as a mapping; a text is the name of its component."""
-    return {"name": section} if isinstance(section, str) else section
-
-
-def _are_mergeable(old: Any, new: Any, path: Path) -> bool:
-    """Return whether two values are sections with the same keys."""
-    choice = CHOICES.get(path)
-    if choice is None:
-        both = isinstance(old, Mapping) and isinstance(new, Mapping)
-        return both and path != ("sweep",)
-    if not isinstance(old, str | Mapping) or not isinstance(new, str | Mapping):
-        return False
-    chosen = _get_name(choice, new)
-    return (isinstance(new, Mapping) and "name" not in new) or chosen == _get_name(choice, old)
-
-
-def _get_name(choice: Choice, section: str | Mapping[str, Any]) -> Any:
-    return section if isinstance(section, str) else section.get("name", choice.default_name)
 
 
 def _find_swept(base: Mapping[str, Any], tree: Mapping[str, Any]) -> Iterator[Problem]:

@@ -132,8 +132,10 @@ class TrainingSettings(Settings):
         """Check that targets are metrics of the loss, and that samples for them exist."""
         data = scenario.data
         has_own = data.own_test or data.test == "per_device"
+        known = {"loss", *scenario.loss.get_metrics(data.labels)}
         for name, value in (self.stop_at or {}).items():
-            key, metric = f"training.stop_at.{name}", METRICS[name.rpartition("_")[2]]
+            tested, _, last = name.rpartition("_")
+            key, metric = f"training.stop_at.{name}", METRICS[last]
             if not metric.lowest <= value <= metric.highest:
                 side, bound = ("greater", metric.lowest)
                 if value > metric.highest:
@@ -149,20 +151,13 @@ class TrainingSettings(Settings):
                     "data.test: per_device"
                 )
                 yield make_problem(text, key, "data.own_test", "data.test")
-            yield from self._check_metric(name, key, scenario)
+            if last not in known:
+                fitting = " or ".join(f"{tested}_{one}" for one in sorted(known))
+                text = f"loss '{scenario.loss.name}' has no {last} on these data; use {fitting}"
+                yield make_problem(text, key, "loss", "data")
         if self.class_losses and data.labels not in (None, "classes"):
             text = "the labels of the data set are no classes; leave it out"
             yield make_problem(text, "training.class_losses", "data")
-
-    def _check_metric(self, name: str, key: str, scenario: Any) -> Iterable[Problem]:
-        """Check that a target's metric is one of the scenario's loss and labels."""
-        metric, loss = name.rpartition("_")[2], scenario.loss
-        known = {"loss", *loss.get_metrics(scenario.data.labels)}
-        if metric not in known:
-            tested = name.removesuffix(f"_{metric}")
-            fitting = " or ".join(f"{tested}_{one}" for one in sorted(known))
-            text = f"loss '{loss.name}' has no {metric} on these data; use {fitting}"
-            yield make_problem(text, key, "loss", "data")
 
 
 class EngineSettings(Settings):

@@ -208,6 +208,7 @@ def _run_in_memory(
 
     Raises UserError if the memory is too short for a stack.
     """
+    sources.check_unchanged()
     points = expand(scenario)
     names = name_points(points, hash_sources(points))
     tracks = TrackingOutput(tracking.get_track_folder(name_own_file(scenario)))
@@ -230,8 +231,8 @@ def _run_in_memory(
 @sources.begin_run()
 def _complete(scenario: Scenario, store: Store, way: _RunOptions, tracks: Path) -> SweepFile:
     """Run the stacks that a folder does not hold yet."""
+    sources.check_unchanged()
     known = store.read()
-    sources.record(known.sources if known is not None else ())
     points = expand(scenario)
     files = hash_sources(points)
     names = name_points(points, files)

@@ -26,7 +26,6 @@ from otafl.scenario import (
 )
 from otafl.sweeping.stack_job import hash_inputs
 from otafl.sweeping.store import format_changed
-from otafl.user_code import sources
 from otafl.user_code.sources import list_changed
 
 MAX_KEYS = 4
@@ -102,7 +101,6 @@ def _find_differences(out: Path, stored: Mapping[str, Any], scenario: Scenario) 
     Raises UserError if that is user-defined code, and the file not the scenario's own.
     """
     made = origins.read(stored)
-    sources.record(name for origin in made for name in origin.sources or ())
     points = expand(scenario)
     found, outdated = set[str](), set[str]()
     fingerprint_fn = functools.cache(data.compute_fingerprint)

@@ -103,6 +103,7 @@ def run_job(job: Job, report: Report, waits: bool = False) -> Outcome:
     return Outcome(job, "done", notes=tuple(notes))
 
 
+@sources.begin_run()
 def run_remote_job(job: Job, send: Report, waits: bool = False) -> Outcome:
     """Do a job in a worker, as `run_job` does; what it returns can be sent from program to program.
 
@@ -175,7 +176,6 @@ def _check_same_program(job: Job) -> None:
             f"{_format_versions(job.versions)}; install the same versions everywhere"
         )
     sources.check_unchanged()
-    sources.record(job.sources)
     other = sources.list_changed(job.sources, hash_files(job.stack.scenario))
     if other:
         raise UserError(

@@ -257,9 +257,12 @@ UNFINISHED = ".unfinished"
 
 
 def format_changed(names: Iterable[str]) -> str:
-    """Return a sentence that says which files and objects of the user have changed."""
-    texts = [f"{name} or a value that it uses" if ":" in name else name for name in sorted(names)]
-    return f"{', '.join(texts)} {'has' if len(texts) == 1 else 'have'} changed"
+    """Write which files of the user have changed, or which objects without a file may have."""
+    texts = sorted(names)
+    verb = "has" if len(texts) == 1 else "have"
+    if any(":" in name for name in texts):
+        verb = "may have"
+    return f"{', '.join(texts)} {verb} changed"
 
 
 def _read_rows(path: Path) -> set[Row]:

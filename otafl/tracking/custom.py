@@ -2,7 +2,7 @@
 
     tracker(run, **options) -> context manager of log(round, values)
 
-It is called once for every run, `otafl.tracking.base.Run`, and again when the run is resumed;
+It is called once for every run, `otafl.tracking.trackers.Run`, and again when the run is resumed;
 options: the other keys of the section. What it returns is entered, and gives a function that is
 called at each evaluation with the round and a mapping, name -> finite value; a function alone will
 do where there is nothing to close.
@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from pydantic import ConfigDict
 
-from otafl.tracking.base import Log, Run, Tracker
+from otafl.tracking.trackers import Log, Run, Tracker
 from otafl.user_code.custom_part import CustomFunction
 
 

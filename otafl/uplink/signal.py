@@ -95,7 +95,7 @@ class Signal:
         """Factors of the rows before they are summed, [n]: K w_k for a mean."""
         if not self.linear:
             return self.exact
-        return self.exact * self.cohort.rows_beside
+        return self.exact * self.cohort.rows_per_trial[self.cohort.trial]
 
     def empty_sum(self) -> Tensor:
         """Return an uninitialised tensor for a sum over the rows of each trial, [S, P]."""

@@ -96,7 +96,12 @@ def load(path: str, key: str) -> Any:
         definition = definition.func
     if not (inspect.isroutine(definition) or inspect.isclass(definition)):
         definition = type(definition)
-    if inspect.isbuiltin(definition) or _is_of_python(str(definition.__module__)):
+    home = str(definition.__module__)
+    file = getattr(sys.modules.get(home), "__file__", None)
+    is_of_python = home.partition(".")[0] in sys.stdlib_module_names and (
+        file is None or sources.is_library(Path(file).absolute())
+    )
+    if inspect.isbuiltin(definition) or is_of_python:  # it must not run on a scenario
         raise UserError(
             f"{key}: {path!r} is built in or part of Python itself; expected a function or class "
             "of your own, or of an installed package"
@@ -106,27 +111,16 @@ def load(path: str, key: str) -> Any:
     return found
 
 
-def _is_of_python(module: str) -> bool:
-    """Return whether a module is Python's own, whose functions must not run on a scenario."""
-    if module.partition(".")[0] not in sys.stdlib_module_names:
-        return False
-    file = getattr(sys.modules.get(module), "__file__", None)
-    return file is None or sources.is_library(Path(file).absolute())
-
-
 def hash_sources(path: str, key: str) -> Sources:
     """Return the files that a user-defined `module:callable` was imported from, and their hashes.
 
-    An object that was given in Python also has the hash of its content. It stands for the file of
-    the program itself. Raises UserError as `load`.
+    An object without a file has the name of the run in place of a hash. Raises UserError as `load`.
     """
-    found, module = load(path, key), path.partition(":")[0]
-    files = dict(sources.hash_module(module))
-    if not sources.is_recorded(path):
-        return files
-    if module == "__main__":
-        files.pop(Path(getattr(sys.modules[module], "__file__", None) or "").name, None)
-    return files | {path: sources.hash_object(path, found)}
+    load(path, key)
+    module = path.partition(":")[0]
+    if sources.is_given(path) or getattr(sys.modules[module], "__file__", None) is None:
+        return {path: sources.get_run()}
+    return sources.hash_module(module)
 
 
 def load_checked(path: str, key: str, options: Mapping[str, Any], *positional: str) -> Any:
@@ -212,11 +206,6 @@ def locate(function: Any) -> str:
     if code is None or (code.co_filename not in _keys and sources.is_library(code.co_filename)):
         return ""
     return f" ({_format_file(code.co_filename)}:{code.co_firstlineno})"
-
-
-def is_traceback_enabled() -> bool:
-    """Return whether the user has requested tracebacks."""
-    return os.environ.get(TRACEBACK, "") not in ("", "0")
 
 
 def _find_line(error: BaseException) -> traceback.FrameSummary | None:

@@ -1,14 +1,15 @@
-"""Content of user-defined code: hashes of its files and of the objects that Python programs give.
+"""Content of user-defined code: hashes of its files, and the objects that Python programs give.
 
 The hash of a module covers its file, every .py file of its package, and the modules and packages in
 the same folder that its import statements name, with their imports. Comments and layout do not
-count. It does not cover installed packages, imports by a computed name, files that the module
-reads, and code without a file (a notebook's cells).
+count. It does not cover installed packages, imports by a computed name, and files that the module
+reads.
 
 A scenario is plain data, so it records a function or class as `module:name`. An object that a
 module has under its name gets that name, and other processes import it. Functions inside functions,
-lambdas, bound methods and `functools.partial` objects are kept in this process. Their name ends
-with a hash of their content: their code, without comments, and all values that they use.
+lambdas, bound methods and `functools.partial` objects are kept in this process, under a name that
+no other object has. Their content is not known, nor that of code without a file (a notebook's
+cells), so each run counts as one of other objects.
 """
 
 from __future__ import annotations
@@ -19,25 +20,23 @@ import functools
 import hashlib
 import importlib
 import inspect
-import operator
 import re
+import secrets
 import sys
 import sysconfig
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterator
 from contextvars import ContextVar
 from pathlib import Path
-from types import CodeType, FunctionType, ModuleType
+from types import ModuleType
 from typing import Any
-
-from pydantic import BaseModel
 
 from otafl.core.errors import UserError
 
 Sources = dict[str, str]
 """File, relative to the folder of its modules -> hash of its text.
 
-The name of an object that was given in Python -> hash of its content.
+The name of an object without a file -> name of the run.
 """
 
 OTAFL = Path(__file__).parents[1]
@@ -46,9 +45,6 @@ LIBRARIES = {OTAFL} | {
     Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")
 }
 """Folders whose code is not the user's."""
-
-ATOMS = {type(None), type(...), bool, int, float, complex, str, bytes}
-"""Types of values that their text describes."""
 
 _parsing = threading.Lock()
 """Python 3.11 counts the depth of a tree for all threads together, so two cannot parse at once."""
@@ -59,14 +55,8 @@ _imported: dict[str, tuple[Any, Sources]] = {}
 _given: dict[str, Any] = {}
 """Name -> object that only this process has."""
 
-_unknown: dict[str, list[Any]] = {}
-"""Name of a given object -> values that it uses and whose content is not known."""
-
-_recorded: set[str] = set()
-"""Names of all objects that were given, here or where results were computed."""
-
-_contents: ContextVar[dict[str, str]] = ContextVar("_contents")
-"""Name -> content of an object when the present run began."""
+_run: ContextVar[str] = ContextVar("_run")
+"""Name of the present run."""
 
 
 def __getattr__(name: str) -> Any:
@@ -99,13 +89,17 @@ def check_unchanged() -> None:
 
 @contextlib.contextmanager
 def begin_run() -> Iterator[None]:
-    """Check that modules are unchanged, and describe each object only once in the run."""
-    check_unchanged()
-    token = _contents.set({})
+    """Name the run, in which all objects stay as they are."""
+    token = _run.set(secrets.token_hex(8))
     try:
         yield
     finally:
-        _contents.reset(token)
+        _run.reset(token)
+
+
+def get_run() -> str:
+    """Return the name of the present run; outside of a run a new one in each call."""
+    return _run.get("") or secrets.token_hex(8)
 
 
 @functools.cache
@@ -136,16 +130,6 @@ def is_given(path: str) -> bool:
     return path.partition(":")[0] == __name__
 
 
-def is_recorded(path: str) -> bool:
-    """Return whether results record the content of the object that a `module:name` names."""
-    return path in _recorded
-
-
-def record(names: Iterable[str]) -> None:
-    """Record the content of the objects among names, as where they were given."""
-    _recorded.update(name for name in names if ":" in name)
-
-
 def name_object(given: Any) -> str:
     """Return the `module:name` under which a scenario finds a function or class.
 
@@ -171,18 +155,14 @@ def name_object(given: Any) -> str:
         )
     module, name = getattr(given, "__module__", None), getattr(given, "__qualname__", "")
     if module not in sys.modules or vars(sys.modules[module]).get(name) is not given:
-        module, name = __name__, _choose_name(given)
+        inner, module = given, __name__
+        while isinstance(inner, functools.partial):
+            inner = inner.func
+        last = re.sub(r"[^A-Za-z0-9_]", "", getattr(inner, "__name__", type(inner).__name__))
+        before = (one for one, other in _given.items() if other is given)
+        name = next(before, f"{last}_{secrets.token_hex(4)}")
         _given[name] = given
-    record([f"{module}:{name}"])
     return f"{module}:{name}"
-
-
-def hash_object(path: str, found: Any) -> str:
-    """Return the hash of the content of the object that a `module:name` names."""
-    held = _contents.get({})
-    if path not in held:
-        held[path] = _hash_content(found)[0]
-    return held[path]
 
 
 def _hash_files(module: ModuleType) -> Sources:
@@ -248,130 +228,3 @@ def _hash_texts(*texts: bytes) -> str:
     for text in texts:
         whole.update(hashlib.sha256(text).digest())
     return whole.hexdigest()[:16]
-
-
-def _is_library_module(name: str | None) -> bool:
-    """Return whether a module is Python's own, otafl's or installed, and not the user's."""
-    if str(name).partition(".")[0] in {*sys.stdlib_module_names, "otafl"}:
-        return True
-    file = getattr(sys.modules.get(str(name)), "__file__", None)
-    return file is not None and name != "__main__" and is_library(Path(file).absolute())
-
-
-def _choose_name(given: Any) -> str:
-    """Return a name with the content of an object, and a number if that is not all known."""
-    inner = given
-    while isinstance(inner, functools.partial):
-        inner = inner.func
-    last = getattr(inner, "__name__", type(inner).__name__)
-    content, unknown = _hash_content(given)
-    label = f"{re.sub(r'[^A-Za-z0-9_]', '', last)}_{content[:8]}"
-    number, name = 1, label
-    while any(map(operator.is_not, _unknown.setdefault(name, unknown), unknown)):
-        number += 1
-        name = f"{label}_{number}"
-    return name
-
-
-def _hash_content(given: Any) -> tuple[str, list[Any]]:
-    """Return the hash of the code of an object and of all values that it uses.
-
-    Also return the values whose content is not known, such as locks, open files and objects without
-    attributes. They count by their type.
-    """
-    digest, unknown, waiting = hashlib.sha256(), [], [given]
-    seen: dict[int, tuple[int, Any]] = {}  # with the objects, so that none gives its id to another
-    while waiting:
-        value = waiting.pop()
-        kind = type(value)
-        if kind in ATOMS:
-            text = value if kind is bytes else repr(value).encode()
-            digest.update(f"{kind.__name__} {len(text)} ".encode() + text)
-        elif id(value) in seen:
-            digest.update(f"seen {seen[id(value)][0]} ".encode())
-        else:
-            if kind is not tuple:
-                seen[id(value)] = len(seen), value
-            try:
-                parts = _take_apart(value)
-                is_known = kind.__repr__ is not object.__repr__ or value.__getstate__()
-            except Exception:  # of the user's own methods, or of a value without readable content
-                parts, is_known = [], False
-            unknown += [] if is_known or value is given else [value]
-            digest.update(f"{kind.__qualname__} {len(parts)} ".encode())
-            waiting += reversed(parts)
-    return digest.hexdigest()[:16], unknown
-
-
-def _take_apart(value: Any) -> list[Any]:
-    """List simpler values that together describe a value."""
-    kind = type(value)
-    if kind in (list, tuple):
-        return list(value)
-    if kind in (set, frozenset):
-        return sorted(value, key=repr)
-    if isinstance(value, getattr(sys.modules.get("torch"), "Tensor", ())):
-        tensor: Any = value
-        whole = tensor.detach().cpu().reshape(-1).view(sys.modules["torch"].uint8).numpy()
-        return [str(tensor.dtype), tuple(tensor.shape), tensor.requires_grad, whole]
-    if isinstance(value, ModuleType):
-        return [value.__name__]
-    if isinstance(value, FunctionType | type) and _is_library_module(value.__module__):
-        return [value.__module__, value.__qualname__]
-    if isinstance(value, FunctionType):
-        return _take_function_apart(value)
-    if isinstance(value, type):
-        return _take_class_apart(value)
-    if isinstance(value, CodeType):
-        code = value.co_code, value.co_consts, value.co_exceptiontable, value.co_flags
-        counts = value.co_argcount, value.co_posonlyargcount, value.co_kwonlyargcount
-        return [*code, *counts, value.co_names, value.co_varnames, value.co_freevars]
-    if isinstance(value, property | classmethod | staticmethod):
-        return [getattr(value, name, None) for name in ("__func__", "fget", "fset")]
-    reduced = value.__reduce_ex__(4)
-    if isinstance(reduced, str):  # a name; a function that caches its results wraps another
-        return [value.__module__, reduced, getattr(value, "__wrapped__", None)]
-    return [list(one) if isinstance(one, Iterator) else one for one in reduced]
-
-
-def _take_function_apart(function: FunctionType) -> list[Any]:
-    """List the code of a function, and the values that it reads.
-
-    A global value whose name the function only has as an attribute counts too.
-    """
-    names = {name for code in _iterate_codes(function.__code__) for name in code.co_names}
-    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-    free = {name: cell.cell_contents for name, cell in cells}
-    values = _list_read({**function.__globals__, **free}, names | free.keys())
-    own = function.__defaults__, function.__kwdefaults__, vars(function)
-    return [function.__code__, *own, *values]
-
-
-def _list_read(space: Mapping[str, Any], names: Set[str]) -> list[Any]:
-    """List the values that code with these names reads from a namespace and the user's modules."""
-    found = []
-    for name in sorted(names & space.keys()):
-        value = space[name]
-        if isinstance(value, ModuleType) and not _is_library_module(value.__name__):
-            value = _list_read(vars(value), names - {name})
-        found.append((name, value))
-    return found
-
-
-def _take_class_apart(kind: type[Any]) -> list[Any]:
-    """List the bases, methods and attributes of a class, and the fields of its settings."""
-    own = {
-        name: value
-        for name, value in vars(kind).items()
-        if isinstance(value, FunctionType) or not re.fullmatch("__.*__|_abc_impl", name)
-    }
-    fields = kind.model_fields if issubclass(kind, BaseModel) else {}
-    return [kind.__qualname__, kind.__bases__, sorted(own.items()), dict(fields)]
-
-
-def _iterate_codes(code: CodeType) -> Iterator[CodeType]:
-    """Yield code and the code of the functions and classes in it."""
-    yield code
-    for value in code.co_consts:
-        if isinstance(value, CodeType):
-            yield from _iterate_codes(value)

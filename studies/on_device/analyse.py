@@ -2,27 +2,28 @@
 beside the dense one, in PyTorch, onnxruntime and LiteRT.
 
     otafl sweep studies/on_device/on_device.yaml
-    pip install 'otafl[onnx,tensorflow]'
+    pip install 'otafl[onnx,litert]'
     python -m studies.on_device.analyse              measures, and writes results/on_device.csv
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 import torch
+from torch.utils.benchmark import Timer
 
 import otafl
-from otafl.exporting import deployment, measure
-from otafl.exporting.measure import ModelSource, Run
+from otafl.exporting import deployment, formats
+from otafl.exporting.formats import ModelSource, Run
 from otafl.models.modules import count_macs, count_numbers
 from studies.common.tables import command, make_parser
 from studies.on_device.latencies import AGAIN, NAME, Latency, print_tables, write_rows
 
-REPEATS = 9
+REPEATS, CALLS = 9, 10
 
 
 def make_runs(
@@ -30,11 +31,12 @@ def make_runs(
 ) -> dict[str, tuple[Run, int | None]]:
     """Runtime -> what runs the model there, and its file's bytes."""
     module = chosen.build_module()
-    out: dict[str, tuple[Run, int | None]] = {"PyTorch": (measure.make_run_fn(module), None)}
+    out: dict[str, tuple[Run, int | None]] = {"PyTorch": (formats.make_run_fn(module), None)}
     for target in ("onnx", "litert"):
         runtime, suffix, write = deployment.FORMATS[target]
         path = folder / f"{name}{suffix}"
         run = write(ModelSource(module, chosen.input_shape), path)
+        assert run is not None
         out[runtime] = run, path.stat().st_size
     return out
 
@@ -51,9 +53,9 @@ def measure_width(result: Path, hidden: str, algorithms: list[str]) -> Iterator[
             chosen = deployment.open_models(result, sel, 0, *which)
             runs[name] = make_runs(chosen, name, Path(folder))
             x, y = deployment.load_samples(chosen)
-            scores = [measure.score_samples(run, x, y) for run, _ in runs[name].values()]
+            scores = [formats.score_samples(run, x, y) for run, _ in runs[name].values()]
             for one in scores[1:]:
-                if fault := measure.find_difference(scores[0], one):
+                if fault := formats.find_difference(scores[0], one):
                     raise otafl.UserError(f"{name}: {fault}")
             module = chosen.build_module()
             macs = count_macs(module, torch.from_numpy(x[:1]))
@@ -61,12 +63,22 @@ def measure_width(result: Path, hidden: str, algorithms: list[str]) -> Iterator[
         runs[AGAIN], facts[AGAIN] = runs["dense"], facts["dense"]
         for runtime in runs["dense"]:
             each = {name: of[runtime][0] for name, of in runs.items()}
-            times = [measure.measure_latencies(each, x[:1], rounds=2) for _ in range(REPEATS)]
+            times = [measure_latencies(each, x[:1]) for _ in range(REPEATS)]
             for name in each:
-                some = np.array([1e6 * one[name].median_s for one in times])
-                ratio = np.array([one["dense"].median_s / one[name].median_s for one in times])
+                some = np.array([1e6 * one[name] for one in times])
+                ratio = np.array([one["dense"] / one[name] for one in times])
                 size, spans = runs[name][runtime][1], (*span(some), *span(ratio))
                 yield Latency(hidden.strip("[]"), runtime, name, *facts[name], size, *spans)
+
+
+def measure_latencies(runs: Mapping[str, Run], x: np.ndarray) -> dict[str, float]:
+    """Time one sample x [1, *input_shape] on one thread: seconds by model, the mean of two series.
+
+    The models take turns, so that other load of the machine affects all of them.
+    """
+    timers = {name: Timer("run(x)", globals={"run": run, "x": x}) for name, run in runs.items()}
+    series = [{name: one.timeit(CALLS).mean for name, one in timers.items()} for _ in range(2)]
+    return {name: float(np.mean([one[name] for one in series])) for name in runs}
 
 
 def span(values: np.ndarray) -> tuple[float, float, float]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from otafl.analysis.summary import format_mean_std
 from otafl.plots import curve_data, draw
-from otafl.scenario.power_budgets import KINDS
+from otafl.scenario.notes import KINDS
 from studies.common.tables import (
     command,
     format_points,

@@ -15,7 +15,7 @@ from otafl.analysis.cautions import describe_mixed_budgets
 from otafl.analysis.summary import print_ends
 from otafl.plots import curve_data
 from otafl.report import list_notices
-from otafl.scenario.power_budgets import KINDS
+from otafl.scenario.notes import KINDS
 
 pytestmark = pytest.mark.exact
 

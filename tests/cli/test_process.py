@@ -59,12 +59,8 @@ def test_what_a_library_makes_of_it_counts_as_the_signal(then: str) -> None:
     assert run(CAUGHT.format(then)) == (130, INTERRUPTED)
 
 
-def test_text_that_is_evaluated_does_not_change_the_exit_code() -> None:
-    assert run("eval('send(signal.SIGTERM) or time.sleep(20)')") == (143, INTERRUPTED)
-
-
-@pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGHUP])
-def test_a_second_signal_is_the_system_s_own(second: signal.Signals) -> None:
+def test_a_second_signal_is_the_system_s_own() -> None:
+    second = signal.SIGHUP
     saving = f"print('saving', file=sys.stderr, flush=True); send({int(second)}); time.sleep(20)"
     assert run(CAUGHT.format(saving)) == (-second, "saving\n")
 

@@ -13,7 +13,6 @@ from support.programs import run
 
 from otafl import cli, open_results
 from otafl.scenario import ScenarioError, load_scenario
-from otafl.scenario.yaml_source import YamlError, parse
 
 pytestmark = pytest.mark.exact
 
@@ -126,11 +125,7 @@ def test_an_empty_argument_is_refused(args: list[str], capsys: pytest.CaptureFix
     )
 
 
-@pytest.mark.parametrize("escape", [r"\UFFFFFFFF", r"\U00110000"])
-def test_an_escape_beyond_unicode(escape: str, tmp_path: Path) -> None:
-    with pytest.raises(YamlError, match="beyond Unicode") as error:
-        parse(f'name: "{escape}"')
-    assert error.value.place == (1, 10)
-    (tmp_path / "s.yaml").write_text(f'name: "{escape}"')
-    with pytest.raises(ScenarioError, match=r"s\.yaml:1:10: bad YAML"):
+def test_an_escape_beyond_unicode(tmp_path: Path) -> None:
+    (tmp_path / "s.yaml").write_text(r'name: "\U00110000"')
+    with pytest.raises(ScenarioError, match=r"s\.yaml:1:10: bad YAML.*beyond Unicode"):
         load_scenario(tmp_path / "s.yaml")

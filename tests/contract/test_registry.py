@@ -69,8 +69,8 @@ def _imports(code: str, *modules: str) -> str:
 
 def test_a_message_says_what_kind_of_component_is_unknown() -> None:
     for table, noun in (
-        ("cpu_frequency", "frequency policy 'fulll'; did you mean 'full'"),
-        ("capacity_levels", "assignment of capacity levels 'fulll'"),
+        ("cpu_frequency", "DVFS policy 'fulll'; did you mean 'full'"),
+        ("capacity_levels", "assignment 'fulll'"),
     ):
         assert registry.format_unknown_name(table, "fulll").startswith(f"unknown {noun}")
 

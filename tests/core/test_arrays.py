@@ -17,26 +17,13 @@ pytestmark = pytest.mark.exact
 NUMBERS = np.array([[1.5, -2.0], [0.0, 3.0]])
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        NUMBERS,
-        NUMBERS.tolist(),
-        pd.DataFrame(NUMBERS),
-        torch.from_numpy(NUMBERS),
-    ],
-)
-def test_numbers_stay_as_they_are(given: Any) -> None:
-    single = to_single(to_numbers(given, "x", "numbers"), "x", "values")
-    assert single.dtype == np.float32
-    assert np.array_equal(single, NUMBERS)
-
-
-@pytest.mark.parametrize(
-    "given", [np.array([True, False]), np.array([0, 255], np.uint8), np.array([2**24, -(2**24)])]
-)
-def test_bools_and_whole_numbers_are_exact(given: Any) -> None:
-    assert np.array_equal(to_single(to_numbers(given, "x", "numbers"), "x", "values"), given)
+def test_numbers_stay_as_they_are() -> None:
+    whole = np.array([2**24, -(2**24)])
+    given: list[Any] = [NUMBERS.tolist(), pd.DataFrame(NUMBERS), torch.from_numpy(NUMBERS)]
+    for one in (NUMBERS, *given, np.array([True, False]), np.array([0, 255], np.uint8), whole):
+        single = to_single(to_numbers(one, "x", "numbers"), "x", "values")
+        assert single.dtype == np.float32
+        assert np.array_equal(single, one)
 
 
 @pytest.mark.parametrize(

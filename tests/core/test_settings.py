@@ -43,5 +43,3 @@ class Described(Settings):
 def test_the_string_below_a_field_is_its_description_on_one_line() -> None:
     said = {name: get_description(info) for name, info in Described.model_fields.items()}
     assert said == {"low": "a number whose description needs two lines", "bare": ""}
-    fields = Described.model_json_schema()["properties"]
-    assert {name: one.get("description", "") for name, one in fields.items()} == said

@@ -18,13 +18,15 @@ from otafl.core.contracts import Tensors, View
 from otafl.core.errors import UserError
 from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
+from otafl.evaluation.evaluation import PREFIX
 from otafl.evaluation.trained_models import collect
-from otafl.exporting import deployment, litert
-from otafl.exporting.measure import Scored, find_difference, make_run_fn, score_samples
+from otafl.exporting import deployment
+from otafl.exporting.formats import Scored, find_difference, make_run_fn, score_samples
 from otafl.models import LayeredModel
 from otafl.results import checksums
 from otafl.results import models as trained
 from otafl.results.dataset import to_dataset
+from otafl.results.end_values import select_final
 from otafl.results.files import write_part
 from otafl.running.stack_run import run_stack
 from otafl.scenario import expand, load_scenario
@@ -57,14 +59,25 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
 }
 
 
+def read_accuracy(chosen: deployment.SelectedModel) -> float:
+    """The model's accuracy at the end of its trial, as the result has it."""
+    result, name = chosen.result, chosen.name
+    if name.startswith("level"):
+        return float(select_final(result, "level_test_accuracy").isel(level=int(name[5:])))
+    if chosen.device is None:
+        return float(select_final(result, f"{PREFIX[name]}test_accuracy"))
+    names = [f"device_{PREFIX[name]}{own}test_accuracy" for own in ("own_", "")]
+    found = next(one for one in names if one in result)
+    return float(select_final(result, found).isel(device=chosen.device))
+
+
 def check_accuracy(chosen: deployment.SelectedModel, module: nn.Module) -> float:
     """Compare the module's accuracy, which is returned, with the one in the result, up to samples
     whose two best scores rounding may exchange."""
     x, y = deployment.load_samples(chosen)
     x = x.astype(str(next(module.parameters()).dtype).removeprefix("torch."))
     scored = score_samples(make_run_fn(module), x, y)
-    recorded = deployment.read_recorded_accuracy(chosen)
-    assert scored.accuracy == pytest.approx(recorded, abs=0.01)
+    assert scored.accuracy == pytest.approx(read_accuracy(chosen), abs=0.01)
     return scored.accuracy
 
 
@@ -174,16 +187,3 @@ class TestRefused:
         file.write_bytes(content[: len(content) // 2])
         with pytest.raises(UserError, match=r"0{16}\.pt: is damaged"):
             otafl.load_model(path)
-
-
-@pytest.mark.parametrize(
-    ("module", "label"),
-    [
-        (nn.ModuleList([nn.Sequential(nn.Linear(4, 4))]), "ModuleList"),
-        (nn.Softplus(beta=2.0), "Softplus(beta=2.0, threshold=20.0)"),
-    ],
-)
-def test_a_layer_that_litert_has_not_is_named_in_one_line(module: nn.Module, label: str) -> None:
-    with pytest.raises(UserError) as said:
-        litert.translate(None, module, None)
-    assert str(said.value).startswith(f"--to litert: no translation of {label}; use --to onnx")

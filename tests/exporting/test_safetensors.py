@@ -29,7 +29,7 @@ def test_a_transformer_leaves_and_begins_again(tmp_path: Path) -> None:
         if target == "onnx":
             pytest.importorskip("onnxruntime")
         made = deployment.export(selected, target, tmp_path / f"model{suffix}")
-        assert made.faults == []
+        assert made.fault is None
     file = tmp_path / "model.safetensors"
     start: dict[str, Any] = {"name": "file", "path": str(file)}
     again = engine({"model": MODEL | {"start": start}})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,8 @@ from otafl.core import registry
 from otafl.core.contracts import Tensors
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
-from otafl.models import build
+from otafl.models import LayeredModel, build
+from otafl.models.linear_layer import Linear, make_chain
 from otafl.models.modules import Recipe, build_module
 
 pytestmark = pytest.mark.exact
@@ -49,3 +51,15 @@ def test_a_module_scores_as_its_model() -> None:
         elif not torch.allclose(build_module(model, recipe, one)(x[0]), model.logits(params, x)[0]):
             wrong.append(name)
     assert wrong == []
+
+
+def test_layers_of_a_chain_may_be_numbered_from_any_number() -> None:
+    first, relu, last = make_chain([4, 5, 3])
+    assert isinstance(first, Linear)
+    assert isinstance(last, Linear)
+    model = LayeredModel((replace(first, name="1"), relu, replace(last, name="2")))
+    params = started(model)
+    module = model.build_module({name: block[0] for name, block in params.items()}, (4,))
+    assert module is not None
+    x = torch.rand(1, 6, 4, dtype=torch.float64)
+    torch.testing.assert_close(module(x[0]), model.logits(params, x)[0])

@@ -94,14 +94,6 @@ def test_errors_name_the_file_that_they_are_in() -> None:
     ]
 
 
-def test_an_error_in_a_preset_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (wrong := tmp_path / "wrong.yaml").write_text("devices: {count: 0}\n")
-    monkeypatch.setitem(list_presets(), "wrong", wrong)
-    assert fail({"name": "a", "extends": "wrong"})[0].startswith(
-        "preset wrong:1:11: devices.count: got 0"
-    )
-
-
 @pytest.mark.parametrize(
     ("extends", "said"),
     [
@@ -131,10 +123,6 @@ def test_a_swept_key_of_the_base_is_not_set_in_vain() -> None:
     assert "mine.yaml:3:11: channel.snr_db: is swept by the base; give sweep" in lines[0]
     fixed = "name: mine\nextends: swept.yaml\nchannel: {snr_db: 5}\nsweep: {}\n"
     assert load_scenario(write(fixed)).sweep == {}
-    assert list(load_scenario(write("name: mine\nextends: swept.yaml\n")).sweep) == [
-        "power.name",
-        "channel.snr_db",
-    ]
 
 
 def test_an_option_names_no_base() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from otafl.scenario import expand, list_notes, load_scenario
-from otafl.scenario.power_budgets import find_power_constraint
+from otafl.scenario.notes import find_power_constraint
 
 pytestmark = pytest.mark.exact
 

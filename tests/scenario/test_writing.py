@@ -52,7 +52,6 @@ def test_the_filled_in_and_the_short_text_read_back(file: Path, tmp_path: Path) 
         ({"channel": {"path_loss_db": 80}}, None),
         ({"channel": {"name": "umi", "snr_db": 3}}, 3.0),
         ({"sweep": {"channel.path_loss_db": [80, 90]}}, None),
-        ({"sweep": {"seed": [1, 2]}}, 20.0),
     ],
 )
 def test_filled_in_yaml_shows_the_snr_that_holds(keys: dict[str, Any], shown: Any) -> None:

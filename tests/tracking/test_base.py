@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from otafl.core.errors import UserError
-from otafl.tracking.base import MAX_LETTERS, Run
+from otafl.tracking.trackers import MAX_LETTERS, Run
 
 pytestmark = pytest.mark.exact
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from contract.small import scenario
 from support.own_modules import write_custom_module
 
 from otafl.core.errors import UserError
+from otafl.preflight import report
+from otafl.preflight.rehearsal import find_problems
 from otafl.scenario import ScenarioError
 from otafl.user_code import loading
 
@@ -45,21 +48,16 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         yield folder
 
 
-@pytest.mark.parametrize("name", ["plain", "partial", "Kind", "instance"])
-def test_what_is_the_user_s_is_taken(name: str, own: Path) -> None:
-    loading.load_checked(f"fits:{name}", "data.name", {"a": 1})
+def test_what_is_the_user_s_is_taken(own: Path) -> None:
+    for name in ("plain", "partial", "Kind", "instance"):
+        loading.load_checked(f"fits:{name}", "data.name", {"a": 1})
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("os:system", "subprocess:run", "builtins:exec"),
-        *("fits:system", "fits:run", "fits:hidden", "fits:SimpleNamespace", "fits:array"),
-    ],
-)
-def test_what_is_python_s_own_or_built_in_is_refused(name: str, own: Path) -> None:
-    with pytest.raises(UserError, match=r"^data.name: .* is built in or part of Python itself"):
-        loading.load(name, "data.name")
+def test_what_is_python_s_own_or_built_in_is_refused(own: Path) -> None:
+    names = ("system", "run", "hidden", "SimpleNamespace", "array")
+    for name in ("os:system", "builtins:exec", *(f"fits:{one}" for one in names)):
+        with pytest.raises(UserError, match=r"^data.name: .* is built in or part of Python itself"):
+            loading.load(name, "data.name")
 
 
 @pytest.mark.parametrize(
@@ -78,23 +76,18 @@ def test_what_does_not_fit_is_not_called(options: dict[str, int], said: str, own
     "keys",
     [
         {"data": {"name": "os:system", "command": "touch was_run"}},
-        {"data.partition": {"name": "os:system"}},
-        {"channel": {"name": "os:system"}},
         {"channel": "rayleigh", "power": {"name": "os:system"}},
-        {"track": {"name": "os:system"}},
-        *({table: "os:system"} for table in ("algorithm", "codec", "csi", "server", "downlink")),
+        {"track": "os:system"},
+        {"algorithm": "os:system"},
     ],
 )
 def test_a_scenario_that_names_a_shell_is_refused(
-    keys: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    keys: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from otafl.preflight import rehearse, report
 
     monkeypatch.chdir(tmp_path)
-    tree = scenario({}).model_dump(mode="json", exclude_unset=True)
-    for key, value in keys.items():
-        section, *rest = key.split(".")
-        tree[section] = {**tree.get(section, {}), rest[0]: value} if rest else value
+    tree = scenario({}).model_dump(mode="json", exclude_unset=True) | keys
     with pytest.raises(ScenarioError, match="part of Python itself"):
         report(tree, try_fn=rehearse)
     assert os.listdir(tmp_path) == []

@@ -148,11 +148,6 @@ class Cohort:
         )
 
     @functools.cached_property
-    def rows_beside(self) -> Tensor:
-        """The number of rows of each row's trial, itself included, float [N]."""
-        return self.rows_per_trial[self.trial]
-
-    @functools.cached_property
     def normalised_weight(self) -> Tensor:
         """The weights [N], normalised to a sum of one over the rows of a trial."""
         total = self.weight.new_zeros(self.num_trials).index_add_(0, self.trial, self.weight)
@@ -234,7 +229,8 @@ class Cohort:
             The n rows.
         """
         part = {name: getattr(self, name)[row_index] for name in _COHORT_TENSORS}
-        return replace(self, counts=count_rows_per_trial(part["trial"], self.num_trials), **part)
+        counts = torch.bincount(part["trial"], minlength=self.num_trials)
+        return replace(self, counts=tuple(counts.tolist()), **part)
 
     @property
     def transmitters(self) -> Cohort:
@@ -276,24 +272,6 @@ _COHORT_TENSORS = (
     "capacity_level",
     "transmit_mask",
 )
-
-
-def count_rows_per_trial(trial: Tensor, num_trials: int) -> tuple[int, ...]:
-    """Count the rows of each trial.
-
-    Parameters
-    ----------
-    trial : Tensor, int64 [n]
-        Trial of each row.
-    num_trials : int
-        Number of trials, S.
-
-    Returns
-    -------
-    tuple of int
-        S counts.
-    """
-    return tuple(torch.bincount(trial, minlength=num_trials).tolist())
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,6 @@ class File(Start):
     """
 
     example: ClassVar[Mapping[str, Any]] = {"model.start.path": "start.safetensors"}
-    begins_again: ClassVar = True
 
     name: Literal["file"] = "file"
     path: str = Field(min_length=1)

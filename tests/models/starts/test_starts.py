@@ -16,7 +16,7 @@ from otafl.core.errors import UserError
 from otafl.models import build
 from otafl.models.base import Model
 from otafl.models.starts import pretrained_here
-from otafl.scenario import ScenarioError, hash_custom_sources, load_scenario
+from otafl.scenario import ScenarioError, hash_named_files, load_scenario
 
 pytestmark = pytest.mark.exact
 
@@ -176,12 +176,12 @@ def test_the_head_is_drawn_for_a_new_task(is_drawn: bool) -> None:
     assert made.parts.model.count_start_bits() == 32 * (260 if is_drawn else 310)
 
 
-def test_a_checkpoint_of_another_file_is_not_continued(tmp_path: Path) -> None:
+def test_a_stack_of_another_file_is_another(tmp_path: Path) -> None:
     start = write(draw_weights(MODEL), tmp_path / "start.safetensors")
     scenario = load_scenario({"name": "x", "model": MODEL | {"start": start}})
-    before = hash_custom_sources(scenario)
+    before = hash_named_files(scenario)
     write(draw_weights(MODEL, 6), tmp_path / "start.safetensors")
-    assert hash_custom_sources(scenario) != before
+    assert hash_named_files(scenario) != before
 
 
 def test_divergence_is_a_sentence() -> None:
