@@ -1,6 +1,6 @@
 """Holds pFedBreD in all its strategies and variants, pFedMe and Per-FedAvg against looped twins:
 two trials of different rates, five devices of unequal shares, one of them with fewer samples than a
-minibatch, three rounds. And the first layer kept in the span of a minibatch against the plain form.
+minibatch, a round of all and two of some.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from support.marks import first_is_fast
-from support.rival_rounds import MODEL, SIZES, Rounds, draw_batches, read_device
+from support.rival_rounds import MODEL, SIZES, WHO, Rounds, draw_batches, list_members, read_device
 from twins import prior as twin
 
 from otafl.models.span import SpanForm
@@ -21,7 +21,7 @@ RATES = [
     twin.Rates(15.0, 0.02, 0.03, 0.3, 0.2, 1.0, 0.05),
     twin.Rates(8.0, 0.05, 0.05, 0.1, 0.05, 1.7, 0.2),
 ]
-ROUNDS, PROX = 3, 4
+PROX = 4
 PRIORS = [
     {"strategy": "none"},
     {"strategy": "lg"},
@@ -57,21 +57,21 @@ def test_equals_the_looped_twin(
     net = twin.Net([(layer.inputs, layer.outputs) for layer in MODEL.layers])
     w = [flat.double().numpy() for flat in ours.server["model"]]
     known = [[twin.Device(flat, flat)] * 5 for flat in w]
-    for t in range(ROUNDS):
-        one = ours.run_round(t)
+    for t, who in enumerate(WHO):
+        one = ours.run_round(t, who)
         for s in range(2):
-            steps_of = zip(draw_batches(one, s), draw_batches(one, s, 1), strict=True)
-            local = []
-            for k, both in enumerate(steps_of):
+            members, local = list_members(one, s), []
+            draws = [draw_batches(one, s, draw) for draw in (0, 1)]
+            for k, *both in zip(members, *draws, strict=True):
                 batches = [list(pair) for pair in zip(*both, strict=True)]
                 end, known[s][k] = device_round(
                     method, keys, net, w[s], known[s][k], batches, RATES[s]
                 )
                 local.append(end)
-                if "personal.weight0" in ours.devices:
-                    found = side_by_side(read_device(ours, s, k))
-                    np.testing.assert_allclose(found, known[s][k].theta, rtol=0, atol=tolerance)
-            share, rate = [float(n) for n in SIZES[s]], RATES[s].server_learning_rate
+            for k in range(5) if "personal.weight0" in ours.devices else ():
+                found = side_by_side(read_device(ours, s, k))
+                np.testing.assert_allclose(found, known[s][k].theta, rtol=0, atol=tolerance)
+            share, rate = [float(SIZES[s][k]) for k in members], RATES[s].server_learning_rate
             w[s] = twin.server(w[s], local, share, rate)
             np.testing.assert_allclose(ours.server["model"][s], w[s], rtol=0, atol=tolerance)
 
