@@ -27,7 +27,6 @@ DIGITAL = EXACT | {"transport": "digital"}
 LINKS = pytest.mark.parametrize(
     ("link", "within"), [(DIGITAL, 1e-12), (ON_AIR, 1e-5)], ids=lambda v: ""
 )
-ROW_BY_ROW = {"engine.chunk_mb": 1e-6}
 
 
 def probed(link: dict[str, Any], probe: Callable[..., Any], **keys: Any) -> Engine:
@@ -40,35 +39,6 @@ def mean(one: Engine, trial: int, devices: Iterable[int], of: Callable[[int], fl
     devices = list(devices)
     total = sum(float(share[k]) for k in devices)
     return sum(float(share[k]) * of(k) for k in devices) / total
-
-
-@LINKS
-def test_groups_of_unequal_shape(link: dict, within: float) -> None:
-    one = run(probed(link | ROW_BY_ROW, probes.Ranks), 2)
-    for trial in range(3):
-        for name, devices in (("even", (0, 2)), ("odd", (1, 3))):
-            hand = sum(
-                mean(one, trial, devices, lambda k, s=trial, t=t: probes.value(s, k, t))
-                for t in range(2)
-            )
-            assert one.server[name][trial].tolist() == pytest.approx(
-                [hand] * one.server[name].shape[1], rel=within
-            )
-
-
-@LINKS
-def test_masks(link: dict, within: float) -> None:
-    keys = {"devices.count": 3} | ROW_BY_ROW
-    one = run(probed(link | keys, lambda parts: probes.Widths(parts, width=4)), 1)
-    count = one.parts.algorithm.heard[0].received.group_weight[0]["x"]
-    for trial in range(3):
-        share = one.sample_share[trial] / one.sample_share[trial].sum()
-        for at in range(3):
-            hand = mean(one, trial, range(at, 3), lambda k, s=trial: probes.value(s, k, 0))
-            assert float(one.server["x"][trial, at]) == pytest.approx(hand, rel=within)
-            assert float(count[trial, at]) == pytest.approx(float(share[at:].sum()), rel=1e-12)
-        assert float(one.server["x"][trial, 3]) == -5.0  # nobody knows it
-        assert float(count[trial, 3]) == 0.0
 
 
 @LINKS
