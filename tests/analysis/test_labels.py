@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import xarray as xr
 from rich.console import Console
-from support.swept_bench import make_dataset
+from support.plot_bench import make_dataset
 
 import otafl
 from otafl.analysis.points import read_labels, write_labels
@@ -56,7 +56,7 @@ def test_a_figure_has_labels_of_the_command_first() -> None:
     assert figure.axes[0].get_xlabel() == "SNR (dB)"
     (legend,) = figure.legends
     assert legend.get_title().get_text() == "control"
-    assert [text.get_text() for text in legend.get_texts()] == ["equal power", "ci"]
+    assert [text.get_text() for text in legend.get_texts()] == ["equal power", "tci(threshold=0.3)"]
     with pytest.raises(UserError, match="--label gmba: not in this result; did you mean 'gbma'"):
         write_labels(ds, {"gmba": "x"})
 
