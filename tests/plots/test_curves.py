@@ -86,8 +86,8 @@ def test_what_is_drawn_is_the_curve_data(tmp_path: Path) -> None:
     [
         (
             {"y": "test_accuracy", "x": "snr_db"},
-            "test_accuracy also depends on power (gbma, tci(threshold=0.3)); draw it with --hue power or "
-            "--facet power, or pick one with --sel power=gbma",
+            "test_accuracy also depends on power (gbma, tci(threshold=0.3)); draw it with --hue "
+            "power or --facet power, or pick one with --sel power=gbma",
         ),
         (
             {"y": "test_acuracy", "x": "round"},
