@@ -13,7 +13,7 @@ from contract.small import engine
 from support.rival_rounds import SIZES
 from support.slots import F64, RATES, Slots, assert_close, list_deliveries
 from twins import asynchronous as twin
-from twins.rivals import Params, plus
+from twins.rivals import Params, plus, prox_sgd
 
 from otafl.core.contracts import Received
 from otafl.scenario import ScenarioError
@@ -37,7 +37,7 @@ def test_fedasync_one_by_one(sends: str) -> None:
     def begin(who: list[tuple[int, int]], t: int) -> None:
         losses = ours.begin(who, t)
         for (s, k), loss in zip(sorted(who), losses.tolist(), strict=True):
-            new, mean = twin.fedasync_worker(x[s], ours.draw_batches(s, k, t), RATES[s], rho[s])
+            new, mean = prox_sgd(x[s], ours.draw_batches(s, k, t), RATES[s], rho[s])
             held[s, k] = (x[s], new, t)
             assert loss == pytest.approx(mean, rel=1e-12)
 
@@ -77,7 +77,7 @@ def test_fedasync_together_is_the_mean_of_the_papers_steps() -> None:
             total = [0.0 * a for a in x[s]]
             for k, w in zip(there, share, strict=True):
                 tau, start = held[s, k]
-                new, _ = twin.fedasync_worker(start, ours.draw_batches(s, k, tau), RATES[s], 0.005)
+                new, _ = prox_sgd(start, ours.draw_batches(s, k, tau), RATES[s], 0.005)
                 a = [0.6, 0.9][s] * twin.discount(t - 1 - tau, 0.5)
                 total = plus(total, twin.mixed(x[s], new, a), float(w))
             assert_close(ours.get_model(s), total)

@@ -12,7 +12,7 @@ from contract.small import engine
 from support.slots import F64, RATES, Slots, assert_close, list_deliveries
 from torch import Tensor
 from twins import asynchronous as twin
-from twins.rivals import Params
+from twins.rivals import Params, plus, sgd
 
 from otafl.core.contracts import Received, Tensors
 from otafl.scenario import ScenarioError
@@ -40,8 +40,8 @@ def test_fedbuff_against_the_twin(momentum: float, most: int) -> None:
     def begin(who: list[tuple[int, int]], t: int) -> None:
         losses = ours.begin(who, t)
         for (s, k), loss in zip(sorted(who), losses.tolist(), strict=True):
-            delta, mean = twin.fedbuff_client(servers[s].w, ours.draw_batches(s, k, t), RATES[s])
-            held[s, k] = (delta, servers[s].steps)
+            end, mean = sgd(servers[s].w, ours.draw_batches(s, k, t), RATES[s])
+            held[s, k] = (plus(servers[s].w, end, -1.0), servers[s].steps)
             assert loss == pytest.approx(mean, rel=1e-12)
 
     begin([(s, k) for s in range(2) for k in range(5)], 0)

@@ -10,9 +10,7 @@ import pytest
 import torch
 from support.rounding import assert_agree
 
-from otafl.algorithms.baselines.fedavg import FedAvg
-from otafl.algorithms.custom import CustomAlgorithm, averages_increments, get_class
-from otafl.algorithms.low_rank.fedrlr import FedRLR
+from otafl.algorithms.custom import CustomAlgorithm
 from otafl.core.errors import UserError
 from otafl.engine.assembly import assemble, make_workload
 from otafl.engine.engine import Engine
@@ -208,25 +206,6 @@ def test_a_method_that_derives_from_none(name: str) -> None:
     assert list(
         CustomAlgorithm(name="my_own_methods:Whole").component_class.Settings.model_fields
     ) == ["whatever"]
-
-
-def test_what_is_known_of_it() -> None:
-    for name, settings, needs, moves_by_means in [
-        ("Same", FedAvg.Settings, "mean", True),
-        ("Clipped", None, "mean", True),
-        ("HeavyBall", FedAvg.Settings, "mean", False),
-        ("Averaging", FedAvg.Settings, "mean", True),
-        ("Each", FedAvg.Settings, "each", True),
-        ("LowRank", FedRLR.Settings, "mean", False),
-        ("Whole", None, "mean", False),
-    ]:
-        method = CustomAlgorithm(name=f"my_own_methods:{name}").component_class
-        assert method.Settings is (settings or vars(method)["Settings"])
-        assert method.describe_payload(method.Settings()).needs == needs
-        assert averages_increments(method) is moves_by_means
-    one = load_scenario(scenario(section("Clipped", clip=0.5))).algorithm
-    assert get_class(one) is CustomAlgorithm(name="my_own_methods:Clipped").component_class
-    assert one.values.clip == 0.5
 
 
 def test_what_goes_with_it_is_checked_by_its_settings() -> None:

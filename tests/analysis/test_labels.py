@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.swept_bench import make_dataset
+from support.plot_bench import make_dataset
 
 from otafl.analysis.points import write_labels
 from otafl.core.errors import UserError
@@ -20,6 +20,6 @@ def test_a_figure_has_labels_in_place_of_names() -> None:
     assert figure.axes[0].get_xlabel() == "SNR (dB)"
     (legend,) = figure.legends
     assert legend.get_title().get_text() == "control"
-    assert [text.get_text() for text in legend.get_texts()] == ["equal power", "ci"]
+    assert [text.get_text() for text in legend.get_texts()] == ["equal power", "tci(threshold=0.3)"]
     with pytest.raises(UserError, match="--label gmba: not in this result; did you mean 'gbma'"):
         write_labels(ds, {"gmba": "x"})

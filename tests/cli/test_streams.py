@@ -73,22 +73,11 @@ def test_a_run_on_a_full_disk_keeps_its_result(
     assert open_results(tmp_path / "r.nc").attrs["complete"] == 1
 
 
-FEW_LETTERS = """
-import sys
-sys.stdout.reconfigure(encoding=sys.argv[1], errors="strict")
-sys.stderr.reconfigure(encoding=sys.argv[1])
-del sys.argv[1]
-from otafl.cli import main
-main()
-"""
-"""What PYTHONIOENCODING does, in a program whose imports are done."""
-
-
 @pytest.mark.slow
 def test_a_terminal_of_few_letters(small: Path, tmp_path: Path) -> None:
     with open(tmp_path / "said", "wb") as said:
-        code = FEW_LETTERS, "ascii", "run", small, "--out", tmp_path / "r.nc"
-        ended = run("-c", *code, stdout=said)
+        command = "-m", "otafl", "run", small, "--out", tmp_path / "r.nc"
+        ended = run(*command, stdout=said, env=os.environ | {"PYTHONIOENCODING": "ascii"})
     assert ended.returncode == 0, ended.stderr
     assert "result: " in (tmp_path / "said").read_bytes().decode("ascii")
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-import numpy as np
 import pytest
-import torch
 from contract.small import scenario
 from support.rounding import assert_agree
 
@@ -58,22 +56,6 @@ def follow(one: Engine, rounds: int = 4) -> list[Any]:
     return seen
 
 
-def assert_same(one: Any, other: Any, name: str = "") -> None:
-    """Compare trees of plain data: types and values, real numbers up to rounding."""
-    assert type(one) is type(other), name
-    if isinstance(one, dict):
-        assert list(one) == list(other), name
-        one, other = list(one.values()), list(other.values())
-    if isinstance(one, list | tuple):
-        assert len(one) == len(other), name
-        for own, law in zip(one, other, strict=True):
-            assert_same(own, law, name)
-    elif isinstance(one, torch.Tensor | np.ndarray | float):
-        assert_agree(one, other, name)
-    else:
-        assert one == other, name
-
-
 @pytest.mark.parametrize("name", PLAIN)
 def test_a_run_is_that_with_simpy(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     arrays = engine(PLAIN[name])
@@ -81,7 +63,7 @@ def test_a_run_is_that_with_simpy(name: str, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("otafl.clock.are_plain", lambda *given: False)
     simpy = engine(PLAIN[name])
     assert isinstance(simpy.parts.clock, EventClock)
-    assert_same(follow(arrays), follow(simpy))
+    assert_agree(follow(arrays), follow(simpy))
 
 
 def test_what_is_not_plain_is_left_to_simpy() -> None:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from otafl.algorithms.base import Algorithm
@@ -98,39 +97,3 @@ class Probe(Algorithm):
 
     def count_flops(self, workload: Workload) -> np.ndarray:
         return np.ones_like(workload.num_samples)
-
-
-class Ranks(Probe):
-    """FedHM: devices of even and odd number send blocks of different shapes, a group each."""
-
-    def widths(self) -> dict[str, int]:
-        return {"even": 2, "odd": 3}
-
-    def payload(self, broadcast: Broadcast, cohort: Cohort, round: int) -> Payload:
-        groups = []
-        for parity, (name, width) in enumerate(self.widths().items()):
-            rows = (cohort.device % 2 == parity).nonzero().squeeze(1)
-            block = of_rows(cohort, round)[rows, None].repeat(1, width)
-            groups.append(Group({name: block}, row_index=rows))
-        return tuple(groups)
-
-
-class Widths(Probe):
-    """HeteroFL: device k knows the first k + 1 coordinates, the last one is known to none. What is
-    sent is the model itself, so the server keeps what nobody knows."""
-
-    def init(self, streams: Streams, hyper: Hyper) -> tuple[Tensors, Tensors]:
-        server, devices = super().init(streams, hyper)
-        return {name: block - 5.0 for name, block in server.items()}, devices
-
-    def payload(self, broadcast: Broadcast, cohort: Cohort, round: int) -> Payload:
-        (group,) = super().payload(broadcast, cohort, round)
-        knows = torch.arange(self.width) <= cohort.device[:, None]
-        knows[:, -1] = False
-        return (Group(group.tensors, mask={"x": knows.double()}),)
-
-    def update_server(self, server: Tensors, received: Received, context: Context) -> Tensors:
-        self.heard.append(Heard(context.round, context.cohort, received))
-        count = received.group_weight[0]
-        assert isinstance(count, dict)
-        return {"x": torch.where(count["x"] > 0, received.mean[0]["x"], server["x"])}

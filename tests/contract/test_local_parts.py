@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 import torch
 from contract import small
-from support.training_scores import score_training
-from torch import Tensor
 
 from otafl import models
 from otafl.core import registry
@@ -82,50 +78,3 @@ def test_model_gradients_and_step(name: str) -> None:
     for key, grad in grads.items():
         by = step.view(-1, *[1] * (grad.dim() - 1)) * grad
         torch.testing.assert_close(moved[key], params[key] - by)
-
-
-class Dense:
-    """A weight [n, M, N] as a `LinearMap`."""
-
-    def __init__(self, weight: Tensor) -> None:
-        self.weight = weight
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.matmul(x, self.weight)
-
-    def backward(self, g: Tensor) -> Tensor:
-        return torch.matmul(g, self.weight.mT)
-
-
-@MODELS
-def test_linear_weights_may_be_shared_or_maps(name: str) -> None:
-    """Scores and gradients with shared parameters equal those with a copy for each row."""
-    made, drawn, batch = built(name)
-    if not made.linear_weights:
-        pytest.skip("no linear weights declared")
-    for weight, (inputs, outputs) in made.linear_weights.items():
-        assert math.prod(made.shapes[weight]) == inputs * outputs
-    x = batch.x
-    shared = {key: block[:1] for key, block in drawn.items()}
-    copied = {key: block.expand(ROWS, *block.shape[1:]).clone() for key, block in shared.items()}
-    expected = made.logits(copied, x)
-    torch.testing.assert_close(made.logits(shared, x), expected, rtol=0, atol=1e-12)
-    torch.testing.assert_close(score_training(made, shared, x), expected, rtol=0, atol=1e-12)
-    one = made.logits(copied, x[:1])
-    for kind in range(2):  # every other weight is of each row, the rest is shared or a map
-        own = {
-            key: copied[key] if place % 2 == kind else block
-            for place, (key, block) in enumerate(shared.items())
-        }
-        own |= {key: Dense(own[key]) for key in list(made.linear_weights)[kind::3]}
-        torch.testing.assert_close(made.logits(own, x), expected, rtol=0, atol=1e-12)
-        torch.testing.assert_close(
-            made.logits(own, x[:1]).expand(ROWS, *one.shape[1:]), one, rtol=0, atol=1e-12
-        )
-    leaf = next(iter(made.linear_weights))
-    by_row = []
-    for rows in ({leaf: Dense(copied[leaf].requires_grad_())}, {}):
-        loss = score_training(made, shared | rows or copied, x).square().sum((1, 2))
-        by_row.append(loss)
-    torch.testing.assert_close(by_row[0], by_row[1], rtol=0, atol=1e-9)
-    assert torch.autograd.grad(by_row[0].sum(), copied[leaf])[0].abs().sum() > 0

@@ -423,28 +423,3 @@ def with_(changes: Mapping[str, Any]) -> dict[str, Any]:
     if "devices" in changes:
         del out["devices.count"]
     return out | {key: value for key, value in changes.items() if key != "algorithm"}
-
-
-LEAKS: dict[str, tuple[dict[str, Any], str]] = {
-    "biases in the clear": ({"algorithm": {"name": "fedrlr", "bias_mode": "ideal"}}, "group 1"),
-    "classes that a device has": ({"algorithm": {"name": "heterofl"}}, "group 0"),
-    "means of payloads": ({"transport": {"name": "over_the_air", "centre": True}}, "server model"),
-    "a choice by updates": (
-        {"devices": {"count": 3, "participants": 1, "selection": "update_norm"}},
-        "cohort device",
-    ),
-    "powers that follow payloads": ({"power": "smcv"}, "on air 0"),
-}
-
-
-@pytest.mark.parametrize("leak", LEAKS)
-def test_a_leak_is_found(leak: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With nothing refused, the differences have what would be in the clear."""
-    changes, where = LEAKS[leak]
-    module = "otafl.privacy.checks"
-    monkeypatch.setattr(f"{module}.find_problems", lambda scenario: ())
-    monkeypatch.setattr(f"{module}.refuse_parts", lambda *given: None)
-    monkeypatch.setattr("otafl.uplink.coherent.over_the_air.refuse_ideal", lambda payload: None)
-    found = told(with_(changes))
-    assert found is not None
-    assert any(where in one for one in found[0])

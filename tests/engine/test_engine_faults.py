@@ -7,20 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from contract import probes
 from contract.small import engine, run
-
-from otafl.core.contracts import Broadcast, Cohort, Group, Payload
+from support.numbered import Numbered
 
 pytestmark = pytest.mark.exact
-
-
-class Numbered(probes.Probe):
-    """Device k's update is k + 1."""
-
-    def payload(self, broadcast: Broadcast, cohort: Cohort, round: int) -> Payload:
-        rows = (cohort.device + 1.0).to(broadcast.tensors["x"].dtype)
-        return (Group({"x": rows[:, None].repeat(1, self.width)}),)
 
 
 BASE: dict[str, Any] = {

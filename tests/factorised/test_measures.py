@@ -54,14 +54,6 @@ def test_no_vector_or_one() -> None:
     assert log_det.tolist() == [0.0, 0.0]
 
 
-def test_one_device_of_rank_one_has_only_its_gain_s_distortion() -> None:
-    """A nuclear norm of 3 at unit gains, and at gains with E a^4 = 2."""
-    nuclear, square, one = torch.tensor([[3.0]]), torch.tensor([9.0]), torch.ones(1, 1)
-    for fourth, expected in ((1.0, 0.0), (2.0, 9.0)):
-        found = compute_distortion(nuclear, square[:, None], square, one, 1, fourth)
-        assert found.tolist() == [expected]
-
-
 def test_distortion_is_that_of_all_signs_of_two_coders() -> None:
     """Two models of rank 2 with weights of their own, over all 2^8 pairs of coders."""
     rank, weight = 2, torch.tensor([0.3, 0.7], dtype=torch.float64)

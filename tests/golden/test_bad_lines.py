@@ -6,18 +6,13 @@ import shlex
 from pathlib import Path
 
 import pytest
+from support.command import SMALL
 
 from otafl import cli
 
 pytestmark = pytest.mark.slow
 
-SMALL = """\
-name: small
-model: {name: mlp, hidden: [4]}
-devices: {count: 3}
-training: {rounds: 2, batch_size: 4}
-output: {save_timeline: true, save_models: true}
-"""
+SCENARIO = SMALL + "output: {save_timeline: true, save_models: true}\n"
 
 LONG = "x" * 5000
 
@@ -105,9 +100,9 @@ def lines() -> list[str]:
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with scenarios, results, and what is neither."""
     home = tmp_path_factory.mktemp("home")
-    (home / "s.yaml").write_text(SMALL)
+    (home / "s.yaml").write_text(SCENARIO)
     (home / "sw.yaml").write_text(
-        SMALL + "sweep: {channel.snr_db: [0, 10], power.name: [gbma, ci]}\n"
+        SCENARIO + "sweep: {channel.snr_db: [0, 10], power.name: [gbma, ci]}\n"
     )
     for command, out in (("run", "r.nc"), ("sweep", "sw")):
         file = {"run": "s.yaml", "sweep": "sw.yaml"}[command]

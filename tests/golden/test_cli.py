@@ -10,10 +10,8 @@ import pytest
 import yaml
 from support.command import SWEEP, call
 
-import otafl
 from otafl import open_results
 from otafl.analysis.summary import format_mean_std
-from otafl.core.errors import UserError
 
 
 @pytest.fixture(scope="module")
@@ -23,29 +21,6 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (home / "sweep.yaml").write_text(SWEEP)
     call("sweep", home / "sweep.yaml", "--out", home / "out", "--quiet")
     return home / "out"
-
-
-@pytest.mark.slow
-def test_run_refuses_a_file_of_another_scenario(small: Path, capsys: pytest.CaptureFixture) -> None:
-    """In one sentence; so does Python, and a folder. The scenario's own file is replaced."""
-    run = ("run", "small.yaml", "--quiet", "--set", "trials=1", "--set", "training.rounds=2")
-    call(*run)
-    call(*run, "--out", "x.nc")
-    before = (small / "x.nc").read_bytes()
-    capsys.readouterr()
-    call(*run, "--set", "seed=1", "--out", "x.nc", code=2)
-    sentence = (
-        "x.nc: holds the result of another scenario, 'small', which differs in seed; "
-        "give another file with --out, or delete this one"
-    )
-    assert capsys.readouterr() == ("", f"otafl: error: {sentence}\n")
-    other = otafl.load_scenario("small.yaml", ["trials=1", "training.rounds=2", "seed=1"])
-    with pytest.raises(UserError, match=re.escape(sentence)):
-        otafl.run(other, "x.nc")
-    assert (small / "x.nc").read_bytes() == before
-    call(*run, "--set", "seed=1")
-    assert "is computed again, since it was made with other seed" in capsys.readouterr().err
-    assert otafl.open_results("results/small.nc").attrs["seed"] == 1
 
 
 def test_version_and_help(capsys: pytest.CaptureFixture) -> None:

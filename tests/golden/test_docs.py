@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import shlex
 from contextlib import redirect_stdout
+from importlib.util import find_spec
 from io import StringIO
 from operator import attrgetter
 from pathlib import Path
@@ -88,7 +89,8 @@ def call(line: str) -> str:
     if line.startswith(INSTALL):
         assert line in README.read_text().splitlines()
         return ""
-    if line.startswith("python -m studies."):  # `test_study_commands.py` sees that they exist
+    if line.startswith("python -m studies."):
+        assert find_spec(line.split()[2]) is not None
         return ""
     name, *arguments = shlex.split(line, comments=True)
     assert name == "otafl"

@@ -8,27 +8,19 @@ later one shows here, without a GPU.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from contract.small import close, engine, run, scores
 from gpu.cases import CASES, QUICK
-from support.pretended import (
-    MAKES,
-    READS,
-    SENDS,
-    Processor,
-    is_composite,
-    list_tensors,
-    use_processor,
-)
+from support.pretended import is_composite, list_tensors, use_processor
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from otafl.algorithms.base import Outcome
+from otafl.core.contracts import Tensors
 from otafl.engine import local_training
 from otafl.engine.engine import Engine
 from otafl.engine.local_graphs import NotRecordableError
@@ -64,22 +56,10 @@ class Tape(TorchDispatchMode):
 
 
 class TapeRecorder:
-    """Tapes; what the processor would wait for is not recorded.
-
-    has_waited: whether that kept any local work from being recorded.
-    """
-
-    def __init__(self, one: Processor) -> None:
-        self._one = one
-        self.has_waited = False
+    """Tapes instead of CUDA graphs."""
 
     def rehearse(self, run: Callable[[], Outcome]) -> Outcome:
-        before = self._one.count.copy()
-        outcome = run()
-        if any(self._one.count[what] > before[what] for what in (READS, SENDS, MAKES)):
-            self.has_waited = True
-            raise NotRecordableError
-        return outcome
+        return run()
 
     def record(self, run: Callable[[], Outcome]) -> tuple[Outcome, Callable[[], None]]:
         tape = Tape()
@@ -88,16 +68,17 @@ class TapeRecorder:
         return outcome, tape.replay
 
 
-@contextmanager
-def use_tapes(patch: pytest.MonkeyPatch, one: Processor) -> Iterator[TapeRecorder]:
-    """Let engines on the pretended processor record their local work."""
-    recorder = TapeRecorder(one)
+def run_on_tapes(case: str, patch: pytest.MonkeyPatch) -> tuple[Tensors, int]:
+    """The scores of a case on the pretended processor, and how often tapes were replayed."""
     patch.setattr(
         local_training,
         "make_recorder",
-        lambda device: None if device.type == "cpu" else recorder,
+        lambda device: None if device.type == "cpu" else TapeRecorder(),
     )
-    yield recorder
+    with use_processor(patch):
+        ran = make.__wrapped__(case, "cuda")
+        graphs = ran.training.graphs
+        return scores(ran), 0 if graphs is None else graphs.num_replays
 
 
 ROUNDS = 6
@@ -127,11 +108,11 @@ TOGETHER: dict[str, dict[str, Any]] = {
 
 METHODS = [case for case in QUICK if " over " in case]
 
-FIRST = ("fedavg ", "fedrlr ", "tdpfed ", "pfedbred ", "lora ", "fedhm ", "scaffold ")
-"""Methods whose rounds are replayed on a pretended GPU."""
-
-RECORDED = ("fedavg ", "tdpfed ", "pfedbred ", "scaffold ", "steps", "dropout", "epochs", "chunks")
-"""Beginnings of cases whose local work must be recorded; others may wait for the processor."""
+RECORDED = (
+    *("fedavg ", "tdpfed ", "pfedbred ", "scaffold ", "steps", "dropout", "epochs", "chunks"),
+    MANY_CHUNKS,
+)
+"""Beginnings of cases that are replayed on a pretended GPU: their local work waits for nothing."""
 
 
 def keys(case: str) -> dict[str, Any]:
@@ -145,18 +126,12 @@ def make(case: str, device: str, graphs: bool = True) -> Engine:
     return run(engine({**own, **keys(case)}), ROUNDS)
 
 
-def count_replays(one: Engine) -> int:
-    return 0 if one.training.graphs is None else one.training.graphs.num_replays
-
-
-@pytest.mark.parametrize("case", [*TOGETHER, *(case for case in METHODS if case.startswith(FIRST))])
+@pytest.mark.parametrize(
+    "case", [case for case in (*TOGETHER, *METHODS) if case.startswith(RECORDED)]
+)
 def test_replays_agree_with_launches(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with use_processor(monkeypatch) as one, use_tapes(monkeypatch, one) as tapes:
-        ran = make.__wrapped__(case, "cuda")
-        found = scores(ran)
-        assert not (tapes.has_waited and case.startswith(RECORDED))
-        is_eager = ran.training.graphs is None or case == MANY_CHUNKS or tapes.has_waited
-        assert (count_replays(ran) == 0) == is_eager
+    found, replays = run_on_tapes(case, monkeypatch)
+    assert (replays == 0) == (case == MANY_CHUNKS)
     close(found, scores(make(case, "cpu")), ROUNDING)
 
 
@@ -175,17 +150,18 @@ def test_a_failed_recording_changes_no_number(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(TapeRecorder, "record", fail)
     case = "steps that shrink"
-    with use_processor(monkeypatch) as one, use_tapes(monkeypatch, one):
-        ran = make.__wrapped__(case, "cuda")
-        found = scores(ran)
-        assert count_replays(ran) == 0
+    found, replays = run_on_tapes(case, monkeypatch)
+    assert replays == 0
     close(found, scores(make(case, "cpu")), ROUNDING)
 
 
 def test_user_defined_parts_are_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
-    with use_processor(monkeypatch) as one, use_tapes(monkeypatch, one):
-        own = {"engine.device": "cuda", "model": "contract.small:normed"}
-        assert engine(own).training.graphs is None
-        assert engine({"engine.device": "cuda"}).training.graphs is not None
-        off = engine({"engine.device": "cuda", "engine.cuda_graphs": False})
-        assert off.training.graphs is None
+    monkeypatch.setattr(local_training, "make_recorder", lambda device: TapeRecorder())
+    with use_processor(monkeypatch):
+        for keys, is_recorded in (
+            ({}, True),
+            ({"model": "contract.small:normed"}, False),
+            ({"engine.cuda_graphs": False}, False),
+        ):
+            graphs = engine({"engine.device": "cuda", **keys}).training.graphs
+            assert (graphs is not None) == is_recorded, keys

@@ -188,18 +188,6 @@ def test_what_arrives_is_what_the_uplink_makes_of_the_increments(apps: Any) -> N
         np.testing.assert_allclose(metrics["device_tx_energy_j"], report.energy_j, rtol=1e-4)
 
 
-def test_without_error_it_is_the_strategy(apps: Any) -> None:
-    """Over the air on a channel of 160 dB."""
-    settings = {"eta": 0.05, "tau": 0.01}
-    plain = trained(apps, strategies.FedAdam(**settings), 2)
-    result = trained(apps, wrapped(strategies.FedAdam(**settings), channel="awgn", snr_db=160.0), 2)
-    for name, value in weights(plain).items():
-        np.testing.assert_allclose(weights(result)[name], value, rtol=0, atol=2e-4)
-        assert weights(result)[name].dtype == value.dtype
-    assert "partition-id" in plain.train_metrics_clientapp[1]
-    assert "partition-id" not in result.train_metrics_clientapp[1]
-
-
 def test_strategies_that_need_each_update(apps: Any) -> None:
     for name in ("Krum", "MultiKrum", "Bulyan", "FedMedian", "FedTrimmedAvg"):
         settings = {"num_nodes_to_select": 2} if name == "MultiKrum" else {}

@@ -10,7 +10,7 @@ from otafl.core.contracts import Batch, Tensors
 from otafl.core.errors import UserError
 from otafl.models.base import Model, differentiate
 from otafl.models.layered import LayeredModel
-from otafl.models.linear_layer import draw_dropout, make_chain
+from otafl.models.linear_layer import make_chain
 
 pytestmark = pytest.mark.exact
 KEYS = torch.tensor([3, -4], dtype=torch.int64)
@@ -25,14 +25,6 @@ def draw(model: Model, samples: int = 4) -> tuple[Tensors, Batch]:
     params = {n: torch.randn(2, *s, dtype=torch.float64) for n, s in model.shapes.items()}
     x, y = torch.randn(2, samples, 6, dtype=torch.float64), torch.zeros(2, samples).long()
     return params, Batch(x, y, None, KEYS)
-
-
-def test_factors_of_rows_layers_and_samples() -> None:
-    factors = draw_dropout(KEYS, 0, (8, 16), 0.5, torch.float32)
-    assert torch.equal(draw_dropout(KEYS[1], 0, (8, 16), 0.5, torch.float32), factors[1])
-    assert torch.equal(draw_dropout(KEYS, 0, (5, 16), 0.5, torch.float32), factors[:, :5])
-    assert not torch.equal(factors[0], factors[1])
-    assert not torch.equal(draw_dropout(KEYS, 1, (8, 16), 0.5, torch.float32), factors)
 
 
 def test_gradients_of_layers_are_autograds() -> None:

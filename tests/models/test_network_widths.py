@@ -6,26 +6,27 @@ from __future__ import annotations
 
 import pytest
 import torch
-from support.sized_bench import (
-    CLOSE,
-    F64,
-    SHAPE,
-    SMALL,
-    B,
-    N,
-    divide_by_three,
-    draw_normal,
-    draw_params,
-    make_full_network,
-)
+from support.network_bench import CLOSE, B, N, draw_normal, draw_params
 
 from otafl.core import registry
 from otafl.models import LayeredModel
+from otafl.models.cnn import Cnn
 from otafl.models.layers import Conv
+from otafl.models.mlp import Mlp
+from otafl.models.network import ResizableModel
 
 pytestmark = pytest.mark.exact
 
-OF_SMALL = pytest.mark.parametrize("name", SMALL)
+CLASSES, SHAPE = 4, (2, 9, 8)
+SMALL: dict[str, ResizableModel] = {
+    "mlp": Mlp(Mlp.Settings(hidden=(6, 8), activation="leaky_relu"), SHAPE, CLASSES),
+    "cnn": Cnn(Cnn.Settings(channels=(4, 6), kernel=3, hidden=(8,)), SHAPE, CLASSES),
+    "strided": Cnn(
+        Cnn.Settings(channels=(4, 2), kernel=2, stride=2, padding="valid", pool=1, hidden=()),
+        (9, 11),
+        CLASSES,
+    ),
+}
 
 
 @pytest.mark.parametrize(
@@ -49,7 +50,7 @@ def test_layers_as_a_network(name: str) -> None:
     """The same scores, costs and number of parameters, in another layout."""
     model = SMALL[name]
     assert isinstance(model, LayeredModel)
-    network, params = make_full_network(model), draw_params(model)
+    network, params = model.build_network(lambda channels: channels), draw_params(model)
     assert (network.num_params, network.macs) == (model.num_params, model.macs)
     own = {}
     for number, layer in enumerate(model.layers):
@@ -65,27 +66,3 @@ def test_layers_as_a_network(name: str) -> None:
     shape = (9, 11) if name == "strided" else SHAPE
     x = draw_normal(N, B, *shape, seed=99)
     torch.testing.assert_close(network.logits(own, x), model.logits(params, x), **CLOSE)
-
-
-@OF_SMALL
-def test_every_hidden_width_is_cut(name: str) -> None:
-    """A narrow network's parameters in the place of a prefix of each side, 0 elsewhere: the wide
-    one's scores are the narrow one's."""
-    model = SMALL[name]
-    wide, narrow = make_full_network(model), model.build_network(divide_by_three)
-    assert list(wide.shapes) == list(narrow.shapes)
-    small, params = draw_params(narrow), {}
-    for parameter, shape in wide.shapes.items():
-        axes = wide.axes[parameter]
-        cut = tuple(
-            side if axis is None else divide_by_three(axis.channels) * axis.repeat
-            for side, axis in zip(shape, axes, strict=True)
-        )
-        assert cut == narrow.shapes[parameter]
-        block = torch.zeros(N, *shape, dtype=F64)
-        block[(slice(None), *map(slice, cut))] = small[parameter]
-        params[parameter] = block
-    if wide.norms:
-        return  # a norm's scores of zeros are its shift: zeros
-    x = draw_normal(N, B, *wide.image, seed=99)
-    torch.testing.assert_close(wide.logits(params, x), narrow.logits(small, x), **CLOSE)

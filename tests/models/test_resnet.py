@@ -29,37 +29,10 @@ CIFAR = ResNet34(ResNet34.Settings(), (3, 32, 32), 100)
 TINY = ResNet34(ResNet34.Settings(), (3, 64, 64), 200)
 
 
-def hybrid(network: Network, dense: int, ratio: float) -> Network:
-    """All but the first `dense` factorisable steps low-rank."""
-    names = network.factorisable_names[dense:]
-    ranks = {n: max(1, round(ratio * network.shapes[f"{n}.weight"][0])) for n in names}
-    return network.replace_ranks(ranks)
-
-
-def slim(network: Network, ratio: float) -> Network:
-    return network.build_network(lambda channels: round(ratio * channels))
-
-
 SIZES = [
     (EIGHTEEN, 11_173_962, 555_422_720),
-    (hybrid(EIGHTEEN, 3, 0.5), 4_157_514, 259_724_288),
-    (hybrid(EIGHTEEN, 3, 0.25), 2_209_866, 171_643_904),
-    (hybrid(EIGHTEEN, 3, 0.125), 1_236_042, 127_603_712),
-    (slim(EIGHTEEN, 0.62), 4_293_347, 214_519_218),
-    (slim(EIGHTEEN, 0.50), 2_797_610, 139_299_328),
-    (slim(EIGHTEEN, 0.35), 1_373_160, 67_991_534),
     (CIFAR, 21_328_292, 1_159_448_576),
-    (hybrid(CIFAR, 15, 0.5), 8_401_316, 744_212_480),
-    (hybrid(CIFAR, 15, 0.25), 4_985_252, 630_966_272),
-    (hybrid(CIFAR, 15, 0.125), 3_277_220, 574_343_168),
-    (hybrid(CIFAR, 15, 1 / 12), 2_707_748, 555_173_888),
-    (slim(CIFAR, 0.64), 8_769_303, 476_257_312),
-    (slim(CIFAR, 0.50), 5_349_636, 290_317_312),
-    (slim(CIFAR, 0.40), 3_423_974, 186_315_556),
     (TINY, 21_379_592, 4_637_691_904),
-    (hybrid(TINY, 15, 0.5), 8_452_616, 2_976_747_520),
-    (hybrid(TINY, 15, 0.25), 5_036_552, 2_523_762_688),
-    (hybrid(TINY, 15, 0.125), 3_328_520, 2_297_270_272),
 ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from pydantic import ValidationError
-from support.sized_bench import CLASSES, CLOSE, SHAPE, B, N, draw_normal, draw_params
+from support.network_bench import CLOSE, B, N, draw_normal, draw_params
 from support.training_scores import score_training
 from torch.nn import functional
 
@@ -14,6 +14,8 @@ from otafl.models.resnet import ResNet
 from otafl.models.vgg import ConvNet, Vgg
 
 pytestmark = pytest.mark.exact
+
+CLASSES, SHAPE = 4, (2, 9, 8)
 
 
 def test_conv_net_against_torch() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import xarray as xr
 from matplotlib.figure import Figure
-from support.swept_bench import make_dataset
+from support.plot_bench import make_dataset
 
 from otafl.core.errors import UserError
 from otafl.plots import curve_data, draw
@@ -45,15 +45,15 @@ def test_values_beyond_an_axis_are_left_out(tmp_path: Path) -> None:
 def test_the_last_round_is_taken_unless_x_is_the_round() -> None:
     data = curve_data(make_dataset("snr_db", "power"), "test_accuracy", "snr_db", "power")
     assert data["mean"].dims == ("power", "snr_db")
-    # trials of gbma at 10 dB start at 18, those of ci at 27; the last of three rounds
+    # trials of gbma at 10 dB start at 18, those of tci at 27; the last of three rounds
     np.testing.assert_allclose(data["mean"].sel(snr_db=10), [0.023, 0.032])
 
 
 def test_a_diverged_trial_guesses_and_a_stopped_one_keeps_its_value() -> None:
     ds = make_dataset()
     ds["test_accuracy"][0, 2] = ds["test_accuracy"][1, 2] = np.nan
-    ds["diverged_round"][0] = 20
-    ds["stop_round"][1] = 10
+    ds["diverged_round"][0] = 10
+    ds["stop_round"][1] = 5
     data = curve_data(ds, "test_accuracy", "round")
     np.testing.assert_array_equal(data["trials"], [3, 3, 3])
     assert data["mean"][2] == pytest.approx((0.0 + 0.004 + 0.008) / 3)
@@ -69,8 +69,8 @@ def test_what_is_drawn_is_the_curve_data(tmp_path: Path) -> None:
     data = curve_data(ds, "test_accuracy", "snr_db", "power", "device_count")
     assert len(figure.axes) == 2
     for i, ax in enumerate(figure.axes):
-        assert ax.get_title() == f"devices: {(10, 50)[i]}"
-        assert ax.get_xlabel() == "signal-to-noise ratio [dB]"
+        assert ax.get_title() == f"devices in the population: {(2, 4)[i]}"
+        assert ax.get_xlabel() == "normalised SNR [dB]"
         assert [t.get_text() for t in ax.get_xticklabels()] == ["0", "10", "20"]
         for j, line in enumerate(ax.get_lines()):
             np.testing.assert_array_equal(line.get_xdata(), [0, 10, 20])
@@ -78,7 +78,7 @@ def test_what_is_drawn_is_the_curve_data(tmp_path: Path) -> None:
     assert figure.axes[0].get_ylabel() == "test accuracy of the global\nmodel"
     (legend,) = figure.legends
     assert legend.get_title().get_text() == "power policy"
-    assert [text.get_text() for text in legend.get_texts()] == ["gbma", "ci"]
+    assert [text.get_text() for text in legend.get_texts()] == ["gbma", "tci(threshold=0.3)"]
 
 
 @pytest.mark.parametrize(
@@ -86,15 +86,15 @@ def test_what_is_drawn_is_the_curve_data(tmp_path: Path) -> None:
     [
         (
             {"y": "test_accuracy", "x": "snr_db"},
-            "test_accuracy also depends on power (gbma, ci); draw it with --hue power or "
-            "--facet power, or pick one with --sel power=gbma",
+            "test_accuracy also depends on power (gbma, tci(threshold=0.3)); draw it with --hue "
+            "power or --facet power, or pick one with --sel power=gbma",
         ),
         (
             {"y": "test_acuracy", "x": "round"},
             "--y test_acuracy: not a variable of this result; did you mean 'test_accuracy'?",
         ),
         (
-            {"y": "test_accuracy", "x": "snr_db", "sel": {"powr": "ci"}},
+            {"y": "test_accuracy", "x": "snr_db", "sel": {"powr": "gbma"}},
             "--sel powr: not a dim of this result; did you mean 'power'?",
         ),
         (

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from matplotlib.image import imread
-from support.swept_bench import make_dataset
+from support.plot_bench import make_dataset
 
 from otafl.plots import curve_data, draw, save
 

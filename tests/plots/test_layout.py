@@ -11,6 +11,7 @@ import xarray as xr
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.text import Text
+from matplotlib.transforms import BboxBase
 from support.marks import first_is_fast
 from support.plot_bench import ROUNDS, make_ramp, make_result
 
@@ -49,6 +50,10 @@ def grid(rows: list, columns: list) -> xr.Dataset:
     )
 
 
+def is_within(box: BboxBase, whole: BboxBase) -> bool:
+    return bool((box.min >= whole.min).all() and (box.max <= whole.max).all())
+
+
 def list_tick_texts(axis: Axis) -> list[Text]:
     """Texts of an axis' major ticks that are seen."""
     low, high = sorted(axis.get_view_interval())
@@ -63,13 +68,13 @@ def list_tick_texts(axis: Axis) -> list[Text]:
 
 
 def faults(figure: Figure) -> list[str]:
-    """Texts that leave the figure, and neighbouring tick labels that touch."""
+    """Texts that leave the figure, and legends that lie on a panel or on the title."""
     figure.draw_without_rendering()
     whole = figure.bbox
     found = []
     texts = [text for text in [figure._suptitle] if text is not None]
     for box in (legend.get_window_extent() for legend in figure.legends):
-        if box.x0 < whole.x0 or box.x1 > whole.x1 or box.y0 < whole.y0 or box.y1 > whole.y1:
+        if not is_within(box, whole):
             found.append("legend cut")
         found += ["legend over panel" for ax in figure.axes if box.overlaps(ax.bbox)]
         found += ["legend over title" for one in texts if box.overlaps(one.get_window_extent())]
@@ -81,16 +86,7 @@ def faults(figure: Figure) -> list[str]:
             found += touching(ticks, side)
     for text in texts:
         box = text.get_window_extent()
-        if (
-            text.get_text()
-            and text.get_visible()
-            and not (
-                whole.x0 <= box.x0
-                and box.x1 <= whole.x1
-                and whole.y0 <= box.y0
-                and box.y1 <= whole.y1
-            )
-        ):
+        if text.get_text() and text.get_visible() and not is_within(box, whole):
             found.append(f"cut: {text.get_text()!r}")
     return found
 
@@ -123,7 +119,7 @@ DRAWN: dict[str, Callable[[], xr.Dataset]] = {
 
 
 @pytest.mark.parametrize("name", first_is_fast(list(DRAWN)))
-def test_no_text_is_cut_and_no_ticks_touch(name: str) -> None:
+def test_no_text_is_cut(name: str) -> None:
     assert faults(draw(DRAWN[name](), title="a title " * 30)) == []
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.swept_bench import make_dataset
+from support.plot_bench import make_dataset
 
 from otafl.plots import draw_overview
 
@@ -14,8 +14,8 @@ from otafl.plots import draw_overview
     ("names", "x", "curves", "panels"),
     [
         (("snr_db",), "round", 3, 1),
-        (("snr_db", "power"), "signal-to-noise ratio [dB]", 2, 1),
-        (("snr_db", "device_count", "power"), "signal-to-noise ratio [dB]", 2, 2),
+        (("snr_db", "power"), "normalised SNR [dB]", 2, 1),
+        (("snr_db", "device_count", "power"), "normalised SNR [dB]", 2, 2),
     ],
 )
 def test_overview(tmp_path: Path, names: tuple, x: str, curves: int, panels: int) -> None:

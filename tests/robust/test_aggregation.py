@@ -143,29 +143,6 @@ def test_attackers_move_the_mean_and_not_the_median() -> None:
     np.testing.assert_allclose(robust.server["x"].numpy(), 6.0, atol=0.1)
 
 
-# examples: parts with slots, codes or receivers of their own
-MEETS: dict[str, dict[str, Any]] = {
-    "a cloud": {"topology": {"name": "hierarchical", "servers": 3, "cloud_every": 1}},
-    "late updates": {
-        "devices.compute": {"name": "mcu", "jitter": "exponential", "jitter_scale": 0.5},
-        "devices.deadline_s": 0.002,
-        "devices.late": "next",
-    },
-    "blocks": {
-        "channel": {"name": "rayleigh", "block_symbols": 40},
-        "transport": {"name": "over_the_air", "normalise": "block", "centre": True},
-    },
-    "a codec": {"codec": "qsgd", "data.partition": "shards"},
-}
-
-
-@pytest.mark.parametrize("part", MEETS)
-def test_groups_meet(part: str) -> None:
-    one = run(engine(MEETS[part] | {"robust": {"groups": 3, "rule": "geometric_median"}}), 3)
-    assert all(bool(block.isfinite().all()) for block in one.server.values())
-    assert one.counts["updates_used"].max() > 0
-
-
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"robust.rule": "krum"}, "needs several inputs, and the server gets one sum"),
     ({"robust": {"groups": 2, "rule": "coordinate_median"}}, "is the mean of 2 inputs"),

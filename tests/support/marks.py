@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable
 from typing import Any
 
@@ -16,16 +15,4 @@ def first_is_fast(cases: Iterable[Any], fast: int = 1) -> list[Any]:
         if place < fast
         else pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.slow)
         for place, case in enumerate(cases)
-    ]
-
-
-def every_other_is_fast(*arguments: Iterable[Any]) -> list[Any]:
-    """Combine the values of arguments, as the fields of a chessboard; the black ones are slow."""
-    numbered = itertools.product(*map(enumerate, arguments))
-    return [
-        pytest.param(
-            *(value for _, value in case),
-            marks=pytest.mark.slow if sum(place for place, _ in case) % 2 else (),
-        )
-        for case in numbered
     ]

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from otafl.core.contracts import Tensors
+from otafl.models.base import Model
 from otafl.models.layer_contract import Layer
 from otafl.models.layer_lists import Residual
 from otafl.models.layers import Conv, Linear, MaxPool, Norm, Relu
-from otafl.models.network import Network
 
 F64 = torch.float64
 CLOSE: dict[str, Any] = {"rtol": 0, "atol": 1e-12}
@@ -41,7 +41,7 @@ def draw_normal(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=F64)
 
 
-def draw_params(network: Network, rows: int = N) -> Tensors:
+def draw_params(network: Model, rows: int = N) -> Tensors:
     """Normal parameters, the larger the layer the smaller."""
     return {
         name: draw_normal(rows, *shape, seed=number) / math.sqrt(shape[-1])

@@ -81,6 +81,15 @@ def make_ramp(
     return scale * np.arange(np.prod(shape), dtype=float).reshape(shape)
 
 
+def make_dataset(*axes: str, trials: int = 3) -> xr.Dataset:
+    """A result over these axes whose accuracies are 0, 1, 2, ... thousandths."""
+    accuracy = make_ramp(*axes, tail=(trials, len(ROUNDS)))
+    seconds = np.broadcast_to([0.0, 1.5, 3.0], accuracy.shape) + np.arange(trials)[:, None]
+    values = {"test_accuracy": accuracy, "airtime_s": seconds}
+    values["aggregation_nmse"] = 10.0 ** -(1 + accuracy)
+    return make_result(values, axes, trials)
+
+
 def make_small_result() -> xr.Dataset:
     """A result over three SNRs with a variable of each kind, for what cannot be drawn of it."""
     values = {

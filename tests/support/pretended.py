@@ -1,15 +1,13 @@
 """A processor that is none: its tensors lie in the host's memory, but say that they are elsewhere.
 
-It refuses what a GPU would refuse, such as a tensor of the host beside its own in one operation or
-a NumPy array made of one, and notes what a GPU's host would wait for: numbers that are read from
-the processor or sent to it; and tensors that are made on the host. So the moves of a round are
-tested where there is no GPU. The operations are those of the CPU.
+It refuses what a GPU would refuse: a tensor of the host beside its own in one operation, or a NumPy
+array made of one. So a tensor that was left on the host is found where there is no GPU. The
+operations are those of the CPU.
 """
 
 from __future__ import annotations
 
 import functools
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -24,35 +22,14 @@ from otafl.engine import assembly
 
 NAME = "pretended"
 
-READS, SENDS, MAKES = "reads", "sends", "makes"
-"""What is noted: numbers read from the processor, sent to it, tensors made on the host."""
-
 OVERLOADS = torch.ops.aten
-OF_UNKNOWN_SIZE = {
-    OVERLOADS.nonzero.default,
-    OVERLOADS.masked_select.default,
-    OVERLOADS._unique2.default,
-    OVERLOADS.unique_dim.default,
-    OVERLOADS.unique_consecutive.default,
-    OVERLOADS.bincount.default,
-    OVERLOADS.repeat_interleave.Tensor,
-}
-"""Operations whose result is as large as the numbers say: the host waits to know."""
-
-LOOKS = {
-    OVERLOADS._linalg_check_errors.default,
-    OVERLOADS._linalg_svd.default,
-    OVERLOADS._linalg_eigh.default,
-}
-"""Operations in which the host looks whether a factorisation went well."""
-
 INDEXED = {
     OVERLOADS.index.Tensor,
     OVERLOADS.index_put.default,
     OVERLOADS.index_put_.default,
     OVERLOADS._index_put_impl_.default,
 }
-"""Operations that move indices from the host, and wait where they are bool."""
+"""Operations whose indices may lie on the host."""
 
 COPIES = {OVERLOADS.copy_.default, OVERLOADS._to_copy.default}
 
@@ -96,11 +73,7 @@ class SimulatedTensor(Tensor):
 
 
 class Processor(TorchDispatchMode):
-    """Compute what is asked of the pretended processor; count: what is noted -> how often."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.count: Counter[str] = Counter()
+    """Compute what is asked of the pretended processor."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -111,55 +84,37 @@ class Processor(TorchDispatchMode):
         if is_composite(func):  # inference mode hands these on whole
             with self:
                 return func.decompose(*args, **kwargs)
-        asked = kwargs.get("device")
-        to = None if asked is None else torch.device(asked).type == NAME
-        if to:
-            kwargs = {**kwargs, "device": torch.device("cpu")}
-        given: list[Tensor] = []
-        plain_args, plain_kwargs = _take_held(args, given), _take_held(kwargs, given)
-        ours = [leaf for leaf in given if isinstance(leaf, SimulatedTensor)]
-        there = bool(ours) if to is None else to
-        _check(func, args, given, ours)
-        out = func(*plain_args, **plain_kwargs)
-        what = _describe_call(func, args, kwargs, len(given), len(ours), there, out)
-        if what is not None:
-            self.count[what] += 1
-        if has_effects(func):
-            for one in ours:
-                if one.held.shape != one.shape or one.held.stride() != one.stride():
-                    raise RuntimeError(f"{func} changed the shape of a tensor in place")
+        given = [*list_tensors(args), *list_tensors(kwargs)]
+        ours = [one for one in given if isinstance(one, SimulatedTensor)]
+        there = bool(ours)
+        if kwargs.get("device") is not None:
+            there = torch.device(kwargs["device"]).type == NAME
+            kwargs = {**kwargs, "device": torch.device("cpu")} if there else kwargs
+        if ours and func not in COPIES:
+            for one in args[:1] if func in INDEXED else given:
+                if not isinstance(one, SimulatedTensor) and one.dim():  # a number will do
+                    raise RuntimeError(f"{func}: a tensor {list(one.shape)} of the host")
+        out = func(*map_tensors(get_held, args), **map_tensors(get_held, kwargs))
+        if any(one.held.shape != one.shape or one.held.stride() != one.stride() for one in ours):
+            raise RuntimeError(f"{func} changed the shape of a tensor in place")
 
-        def handed_out(value: Tensor) -> Tensor:
-            for one in given:  # of operations in place
-                if value is (one.held if isinstance(one, SimulatedTensor) else one):
-                    return one
-            return SimulatedTensor(value) if there else value
+        def hand_out(value: Tensor) -> Tensor:
+            changed = (one for one in given if value is get_held(one))  # of operations in place
+            return next(changed, SimulatedTensor(value) if there else value)
 
-        return map_tensors(handed_out, out)
+        return map_tensors(hand_out, out)
+
+
+def get_held(value: Tensor) -> Tensor:
+    """Return what the host holds of a tensor."""
+    return value.held if isinstance(value, SimulatedTensor) else value
 
 
 def list_tensors(value: Any) -> list[Tensor]:
     """List the tensors in lists, tuples and dicts; `tree_leaves` takes ten times as long."""
-    if isinstance(value, Tensor):
-        return [value]
-    if isinstance(value, dict):
-        value = value.values()
-    elif not isinstance(value, list | tuple):
-        return []
-    return [one for inner in value for one in list_tensors(inner)]
-
-
-def _take_held(value: Any, given: list[Tensor]) -> Any:
-    """Replace tensors in lists, tuples and dicts by those that the host holds, and list them."""
-    if isinstance(value, Tensor):
-        given.append(value)
-        return value.held if isinstance(value, SimulatedTensor) else value
-    if isinstance(value, list | tuple):
-        held = [_take_held(inner, given) for inner in value]
-        return held if isinstance(value, list) else tuple(held)
-    if isinstance(value, dict):
-        return {key: _take_held(inner, given) for key, inner in value.items()}
-    return value
+    found: list[Tensor] = []
+    map_tensors(lambda one: found.append(one) or one, value)
+    return found
 
 
 def map_tensors(change: Callable[[Tensor], Tensor], value: Any) -> Any:
@@ -174,51 +129,10 @@ def map_tensors(change: Callable[[Tensor], Tensor], value: Any) -> Any:
     return value
 
 
-def _check(func: Any, args: Any, given: list[Tensor], ours: list[SimulatedTensor]) -> None:
-    """Refuse tensors of the host in an operation of the processor, as a GPU does; a number in one
-    will do, and indices."""
-    if not ours or func in COPIES:
-        return
-    for one in args[:1] if func in INDEXED else given:
-        if not isinstance(one, SimulatedTensor) and one.dim():
-            raise RuntimeError(f"{func}: a tensor {list(one.shape)} of the host beside others")
-
-
-def _describe_call(
-    func: Any, args: Any, kwargs: Any, given: int, ours: int, there: bool, out: Any
-) -> str | None:
-    """What is noted of an operation on so many tensors, some of them ours, whose result is there
-    or on the host."""
-    made = list_tensors(out)
-    if func is OVERLOADS.copy_.default:
-        target, source = (isinstance(one, SimulatedTensor) for one in args[:2])
-        return None if source == target else READS if source else SENDS
-    if not ours:
-        if given:
-            return SENDS if there else None
-        host = not there and any(leaf.device.type == "cpu" for leaf in made)
-        return MAKES if host else None
-    if not there or not made or func in LOOKS:
-        return READS
-    if func in OF_UNKNOWN_SIZE and kwargs.get("output_size") is None:
-        return READS
-    if func in INDEXED:
-        if any(leaf.dtype is torch.bool for leaf in list_tensors(args[1])):
-            return READS
-        return SENDS if given > ours else None  # a number to put is sent as well
-    return None
-
-
 @functools.cache
 def is_composite(func: Any) -> bool:
     key = "CompositeImplicitAutograd"
     return torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key)
-
-
-@functools.cache
-def has_effects(func: Any) -> bool:
-    """Whether an operation changes a tensor in place."""
-    return bool(func._schema.is_mutable)
 
 
 @functools.cache
@@ -228,17 +142,17 @@ def register_device() -> torch.device:
 
 
 @contextmanager
-def use_processor(patch: pytest.MonkeyPatch) -> Iterator[Processor]:
+def use_processor(patch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let engines with `engine.device: cuda` that are made inside compute on the pretended
     processor."""
     device, real = register_device(), assembly.select_torch_device
     patch.setattr(
         assembly, "select_torch_device", lambda name: device if name == "cuda" else real(name)
     )
-    mode, before = Processor(), torch._C._only_lift_cpu_tensors()
+    before = torch._C._only_lift_cpu_tensors()
     torch._C._set_only_lift_cpu_tensors(True)  # `torch.tensor` then moves what it has made
     try:
-        with mode:
-            yield mode
+        with Processor():
+            yield
     finally:
         torch._C._set_only_lift_cpu_tensors(before)

@@ -35,10 +35,6 @@ WHO: list[list[list[int]] | None] = [None, [[0, 2, 3], [1, 4]], [[1, 2], [0, 3, 
 """Devices of each trial, round by round: all, then some, so that absent ones count."""
 
 
-GRADIENT, PARAMETERS = 604.0, 119.0
-"""Operations of a gradient of one sample: 6 * 103 MACs, but 2 * 48 by the samples themselves, and
-twice 2 * 16 for biases and activations and 9 for the loss; and numbers of the model."""
-
 RATE, OWN, SERVER = [0.3, 0.05], [0.1, 0.4], [1.0, 0.7]
 RATES = {"learning_rate": RATE, "server_learning_rate": SERVER}
 

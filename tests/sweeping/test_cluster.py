@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.programs import Program
+from support import programs
 
 from otafl import open_results
 from otafl.core.errors import UserError
@@ -44,24 +44,24 @@ def test_a_worker_and_then_the_scheduler_are_killed(tmp_path: Path) -> None:
     place = "--host 127.0.0.1 --no-dashboard --scheduler-file"
     with contextlib.ExitStack() as stack:
 
-        def start(line: str) -> Program:
-            process = Program("-m", *line.split(), cwd=tmp_path, stderr=subprocess.PIPE)
+        def start(line: str) -> subprocess.Popen[str]:
+            process = programs.start("-m", *line.split(), cwd=tmp_path, stderr=subprocess.PIPE)
             stack.callback(process.wait)
             stack.callback(process.kill)
             return process
 
-        def start_scheduler(file: str) -> Program:
+        def start_scheduler(file: str) -> subprocess.Popen[str]:
             process = start(f"distributed.cli.dask_scheduler {place} {file} --port 0")
             wait_until((tmp_path / file).is_file)
             return process
 
-        def start_worker(file: str) -> Program:
+        def start_worker(file: str) -> subprocess.Popen[str]:
             return start(f"distributed.cli.dask_worker {place} {file} --nthreads 1 --no-nanny")
 
-        def start_client(file: str) -> Program:
+        def start_client(file: str) -> subprocess.Popen[str]:
             return start(f"otafl.cli sweep study.yaml --out out --quiet --scheduler {file}")
 
-        def computes(worker: Program) -> bool:
+        def computes(worker: subprocess.Popen[str]) -> bool:
             return (tmp_path / f"{worker.pid}.computes").exists()
 
         scheduler, first, client = (

@@ -12,14 +12,13 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
 import pytest
-from support.programs import Program
+from support import programs
 from support.stopped_sweeps import same
 
 import otafl
@@ -100,13 +99,10 @@ def home(tmp_path: Path) -> Iterator[Path]:
             process.kill()
 
 
-def start(home: Path, *options: str, forks: bool = True) -> Program | subprocess.Popen[str]:
-    """Start the sweep, with its imports done or as a program that Python starts."""
+def start(home: Path, *options: str) -> subprocess.Popen[str]:
     command = ("-m", "otafl.cli", "sweep", "s.yaml", "--out", "out", "--quiet", *options)
     files = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "start_new_session": True}
-    if forks:
-        return Program(*command, cwd=home, **files)
-    return subprocess.Popen([sys.executable, *command], cwd=home, text=True, **files)
+    return programs.start(*command, cwd=home, **files)
 
 
 def finish(home: Path, *options: str) -> None:
@@ -158,10 +154,10 @@ def check_same(home: Path, whole: Path) -> None:
     assert list_names(home) == list_names(whole)
 
 
-def begin_and_hold(home: Path, forks: bool = True) -> Program | subprocess.Popen[str]:
+def begin_and_hold(home: Path) -> subprocess.Popen[str]:
     """Start two workers, and wait until something is finished and the rest is held."""
     (home / "hold").touch()
-    client = start(home, "--workers", "2", forks=forks)
+    client = start(home, "--workers", "2")
     wait_until(lambda: client.poll() is not None or len(read_parts(home)) == 2)
     assert client.poll() is None, client.communicate()[1]
     assert list_computing(home)
@@ -191,7 +187,7 @@ def test_a_signal_ends_client_and_workers(
     number: signal.Signals, whole_group: bool, home: Path
 ) -> None:
     """Sent to the client, or to all as a terminal does: one sentence and nothing besides."""
-    client = begin_and_hold(home, forks=False)
+    client = begin_and_hold(home)
     kept = read_parts(home)
     (os.killpg if whole_group else os.kill)(client.pid, number)
     said = client.communicate(timeout=600)[1]

@@ -7,19 +7,12 @@ from pathlib import Path
 
 import pytest
 from contract.small import scenario
-from support.programs import Program
+from support.command import SMALL
+from support.programs import start
 
 from otafl import open_results, sweeping
 from otafl.core.errors import UserError
 from otafl.sweeping import store
-
-SMALL = """\
-name: small
-model: {name: mlp, hidden: [4]}
-devices: {count: 3}
-training: {rounds: 3, batch_size: 4}
-sweep: {power.name: [gbma, ci, full]}
-"""
 
 
 @pytest.mark.exact
@@ -39,9 +32,9 @@ def test_the_second_run_into_a_file_is_told_of_the_first(tmp_path: Path) -> None
 
 @pytest.mark.slow
 def test_four_clients_at_once_end_in_sentences(tmp_path: Path) -> None:
-    (tmp_path / "s.yaml").write_text(SMALL)
+    (tmp_path / "s.yaml").write_text(SMALL + "sweep: {power.name: [gbma, ci, full]}\n")
     command = "-m", "otafl.cli", "run", "s.yaml", "--out", "r.nc", "--quiet"
-    clients = [Program(*command, cwd=tmp_path, stderr=subprocess.PIPE) for _ in range(4)]
+    clients = [start(*command, cwd=tmp_path, stderr=subprocess.PIPE) for _ in range(4)]
     said = {client.communicate()[1] for client in clients}
     codes = [client.returncode for client in clients]
     assert 0 in codes

@@ -1,32 +1,18 @@
 """Computes the asynchronous methods plainly, as their papers have them: one trial, one arrival
-after the other, float64. A model is a list of arrays (see `twins.rivals`)."""
+after the other, float64. A model is a list of arrays. Devices train as `twins.rivals` has it: by
+`prox_sgd` (Xie et al. 2020, Algorithm 1) and `sgd` (Nguyen et al. 2022)."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from twins.network import Minibatch
-from twins.rivals import Params, gradient, plus
+from twins.rivals import Params, plus
 
 
 def discount(late: int, a: float) -> float:
     """Return the polynomial s(t - tau) of Xie et al. 2020, section 5.2."""
     return (late + 1.0) ** -a
-
-
-def fedasync_worker(
-    x_tau: Params, batches: Sequence[Minibatch], rate: float, rho: float
-) -> tuple[Params, float]:
-    """Return x_new of Xie et al. 2020, Algorithm 1, and the mean loss without the penalty: x <- x -
-    rate grad[f + rho/2 |x - x_tau|^2]."""
-    x, total = x_tau, 0.0
-    for batch in batches:
-        loss, along = gradient(x, batch)
-        total += loss
-        x = plus(x, plus(along, plus(x, x_tau, -1.0), rho), -rate)
-    return x, total / len(batches)
 
 
 def mixed(x: Params, x_new: Params, a: float) -> Params:
@@ -58,13 +44,3 @@ class FedBuffServer:
         self.velocity = plus(mean, last, self.momentum)
         self.w = plus(self.w, self.velocity, -self.rate)
         self.buffer, self.steps = [], self.steps + 1
-
-
-def fedbuff_client(w: Params, batches: Sequence[Minibatch], rate: float) -> tuple[Params, float]:
-    """Return Delta = y_0 - y_Q after Q steps of SGD, and the mean loss."""
-    y, total = w, 0.0
-    for batch in batches:
-        loss, along = gradient(y, batch)
-        total += loss
-        y = plus(y, along, -rate)
-    return plus(w, y, -1.0), total / len(batches)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from twins.network import Array, Minibatch
+from twins.network import Array, Minibatch, gradients
 
 Index = list[int]
 
@@ -80,10 +80,11 @@ def train(w: list[Array], b: list[Array], device: Device, settings: Settings) ->
     velocity = [np.zeros_like(block) for block in w + b]
     total = 0.0
     for batch in device.batches:
-        loss, grads = gradients(w, b, batch, device.present if settings.masked else None)
+        present = device.present if settings.masked else None
+        loss, by_w, by_b = gradients(w, b, batch, present)
         total += loss
         params = w + b
-        grads = [g + settings.decay * p for g, p in zip(grads, params, strict=True)]
+        grads = [g + settings.decay * p for g, p in zip(by_w + by_b, params, strict=True)]
         if settings.clip is not None:
             length = np.sqrt(sum(float((g * g).sum()) for g in grads))
             grads = [g * min(1.0, settings.clip / length) for g in grads]
@@ -91,28 +92,3 @@ def train(w: list[Array], b: list[Array], device: Device, settings: Settings) ->
         for p, v in zip(params, velocity, strict=True):
             p -= settings.step * v
     return total / len(device.batches)
-
-
-def gradients(
-    w: list[Array], b: list[Array], batch: Minibatch, present: NDArray[np.bool_] | None
-) -> tuple[float, list[Array]]:
-    """Cross-entropy with the scores of absent classes at 0, and its gradients by w, then by b."""
-    by_w, by_b = [np.zeros_like(x) for x in w], [np.zeros_like(x) for x in b]
-    loss = 0.0
-    for x, y, share in zip(batch.x, batch.y, batch.weight, strict=True):
-        inputs = [x]
-        for weight, bias in zip(w[:-1], b[:-1], strict=True):
-            inputs.append(np.maximum(inputs[-1] @ weight + bias, 0.0))
-        scores = inputs[-1] @ w[-1] + b[-1]
-        mask = np.ones_like(scores) if present is None else present.astype(float)
-        scores = scores * mask
-        log_p = scores - np.log(np.exp(scores).sum())
-        loss -= share * log_p[y]
-        g = np.exp(log_p)
-        g[y] -= 1.0
-        g = g * mask
-        for i in reversed(range(len(w))):
-            by_w[i] += share * np.outer(inputs[i], g)
-            by_b[i] += share * g
-            g = (w[i] @ g) * (inputs[i] > 0)
-    return float(loss), by_w + by_b

@@ -8,27 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from twins.network import Array, Minibatch, gradients
-
-
-@dataclass
-class Net:
-    """Holds the shapes of a network's weights; a vector has weight 0, bias 0, weight 1, ... side by
-    side."""
-
-    shapes: list[tuple[int, int]]
-
-    def gradient(self, vector: Array, batch: Minibatch) -> Array:
-        weights, biases, at = [], [], 0
-        for m, n in self.shapes:
-            weights.append(vector[at : at + m * n].reshape(m, n))
-            biases.append(vector[at + m * n : at + m * n + n])
-            at += m * n + n
-        _, by_w, by_b = gradients(weights, biases, batch)
-        return np.concatenate(
-            [np.concatenate([w.ravel(), b]) for w, b in zip(by_w, by_b, strict=True)]
-        )
+from twins.network import Array, Minibatch
 
 
 @dataclass

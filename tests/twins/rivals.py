@@ -45,21 +45,34 @@ def sgd(
     return params, float(np.mean(losses))
 
 
+def fedavg(
+    server: Params, batches: list[list[Minibatch]], shares: list[float], rate: float
+) -> tuple[Params, list[float]]:
+    """Return the mean of the devices' models, and their mean losses (McMahan et al. 2017, Algorithm
+    1)."""
+    trained = [sgd(server, own, rate) for own in batches]
+    return mean([w for w, _ in trained], shares), [loss for _, loss in trained]
+
+
+def prox_sgd(
+    server: Params, batches: Sequence[Minibatch], rate: float, mu: float
+) -> tuple[Params, float]:
+    """Return the model after steps on f + mu/2 |w - server|^2, and the mean loss f before them."""
+    w, total = server, 0.0
+    for batch in batches:
+        loss, along = gradient(w, batch)
+        total += loss
+        w = plus(w, plus(along, plus(w, server, -1.0), mu), -rate)
+    return w, total / len(batches)
+
+
 def fedprox(
     server: Params, batches: list[list[Minibatch]], shares: list[float], rate: float, mu: float
 ) -> tuple[Params, list[float]]:
     """Return the mean of the devices' models, and their mean losses (Li et al. 2020, Algorithm
     2)."""
-    models, losses = [], []
-    for own in batches:
-        w, total = server, 0.0
-        for batch in own:
-            loss, along = gradient(w, batch)
-            total += loss
-            w = plus(w, plus(along, plus(w, server, -1.0), mu), -rate)
-        models.append(w)
-        losses.append(total / len(own))
-    return mean(models, shares), losses
+    trained = [prox_sgd(server, own, rate, mu) for own in batches]
+    return mean([w for w, _ in trained], shares), [loss for _, loss in trained]
 
 
 def scaffold(
@@ -101,14 +114,14 @@ def ditto(
     penalty: float,
 ) -> tuple[Params, list[Params], list[float]]:
     """Return the averaged model, the personal ones, losses (Li et al. 2021, Algorithm 1)."""
-    trained = [sgd(server, own, rate) for own in batches]
+    averaged, losses = fedavg(server, batches, shares, rate)
     new = []
     for v, own in zip(personal, batches, strict=True):
         for batch in own:
             pull = plus(v, server, -1.0)
             v = plus(v, plus(gradient(v, batch)[1], pull, penalty), -personal_rate)
         new.append(v)
-    return mean([w for w, _ in trained], shares), new, [loss for _, loss in trained]
+    return averaged, new, losses
 
 
 def apfl(

@@ -15,8 +15,9 @@ from support.rival_rounds import (
     compute_losses,
     draw_batches,
     read_server,
+    take_step,
 )
-from twins import fedavg as twin
+from twins import rivals as twin
 
 from otafl.core.contracts import Payload
 
@@ -38,15 +39,14 @@ def test_equals_the_looped_twin(
         one = ours.run_round(t)
         check_groups(one.payload, settings)
         for s in range(2):
-            weights, biases, losses = twin.one_round(
-                before[s][:3],
-                before[s][3:],
+            mean, losses = twin.fedavg(
+                before[s],
                 draw_batches(one, s),
-                [float(n) for n in SIZES[s]],
+                SIZES[s],
                 RATES["learning_rate"][s] / (1 + RATES["decay"][s] * t),
-                RATES["server_learning_rate"][s],
             )
-            for found, wanted in zip(read_server(ours, s), [*weights, *biases], strict=True):
+            moved = take_step(before[s], mean, RATES["server_learning_rate"][s])
+            for found, wanted in zip(read_server(ours, s), moved, strict=True):
                 np.testing.assert_allclose(found, wanted, rtol=0, atol=tolerance)
             np.testing.assert_allclose(compute_losses(one, s), losses, rtol=tolerance)
 

@@ -4,8 +4,6 @@ trials of different rates, five devices of unequal shares, a round of all and tw
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -20,7 +18,6 @@ from support.rival_rounds import (
     get_shares,
     list_members,
     read_server,
-    receive_exactly,
     to_arrays,
 )
 from twins.network import Minibatch
@@ -72,17 +69,6 @@ def test_feddyn() -> None:
             np.testing.assert_allclose(compute_losses(one, s), losses, rtol=1e-12)
     balance = (ours.all.weight.view(2, 5, 1) * ours.devices["slope"]).sum(1)
     torch.testing.assert_close(balance, ours.server["slope"], rtol=0, atol=1e-12)
-
-
-def test_a_trial_that_hears_nothing_stays() -> None:
-    ours = Rounds("feddyn", MODEL, learning_rate=RATE, penalty=ALPHA)
-    one = ours.run_round(0)
-    silent = torch.tensor([1.0, 0.0], dtype=torch.float64)
-    received = replace(receive_exactly(one.payload, ours.all), group_weight=(silent,))
-    after = ours.method.update_server(ours.server, received, ours.make_context(ours.all, 1))
-    for name, block in after.items():
-        assert not torch.equal(block[0], ours.server[name][0])
-        assert torch.equal(block[1], ours.server[name][1])
 
 
 def test_an_estimate_changes_by_what_was_received() -> None:

@@ -4,7 +4,6 @@ steps, five devices of unequal shares, one of them with fewer samples than a min
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,8 @@ import torch
 from contract.small import scenario
 from support.rival_rounds import SIZES, Rounds, compute_losses, draw_batches
 from twins import zeroth_order as twin
-from twins.network import Minibatch, gradients
+from twins.exchange import loss_and_slope
+from twins.network import Minibatch
 from twins.setting import minibatch, mlp
 
 from otafl import UserError
@@ -26,20 +26,8 @@ COUNT, ROUNDS = 7, 2
 pytestmark = pytest.mark.exact
 
 
-def split(flat: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Weights and biases of a network, from its parameters side by side."""
-    weights, biases, place = [], [], 0
-    for rows, columns in itertools.pairwise(WIDTHS):
-        weights.append(flat[place : place + rows * columns].reshape(rows, columns))
-        place += rows * columns
-        biases.append(flat[place : place + columns])
-        place += columns
-    assert place == len(flat)
-    return weights, biases
-
-
 def loss_of(flat: np.ndarray, batch: Minibatch) -> float:
-    return gradients(*split(flat), batch)[0]
+    return loss_and_slope(flat, WIDTHS, batch)[0]
 
 
 @pytest.mark.twin
@@ -78,10 +66,7 @@ def test_slopes_are_those_of_the_gradient() -> None:
     ours = Rounds("zeroth_order", model, {"directions": 5}, steps=1, smoothing=[1e-5] * 2)
     start = ours.server["model"][0].numpy().copy()
     one = ours.run_round(0)
-    _, by_weight, by_bias = gradients(*split(start), minibatch(one.work.draw_batch(0), 0))
-    slope = np.concatenate(
-        [np.append(w.ravel(), b) for w, b in zip(by_weight, by_bias, strict=True)]
-    )
+    _, slope = loss_and_slope(start, WIDTHS, minibatch(one.work.draw_batch(0), 0))
     index = torch.arange(5)
     context = ours.make_context(one.cohort, 0)
     u = draw_directions(context, torch.zeros_like(index), index, model.num_params)

@@ -10,7 +10,6 @@ from twins import tdpfed as twin
 from twins.setting import mlp
 
 from otafl.algorithms.low_rank.cp_factors import CpParams, FactorPull, PenaltyAdam
-from otafl.factorised import cp
 from otafl.models.base import unflatten
 from otafl.models.cnn import Cnn
 from otafl.models.layered import LayeredModel
@@ -65,21 +64,3 @@ def test_adam_by_its_definition() -> None:
         for row, other in enumerate(theirs):
             expected[row] = other.step(expected[row], float(penalty[row]) * g[row].numpy())
         np.testing.assert_allclose(ours.view(2, 3, 4), np.stack(expected), rtol=0, atol=1e-12)
-
-
-def test_lambda_acts_on_the_factors_through_theta_alone() -> None:
-    """Fact F12: s' Adam steps at a fixed theta, lambda 12 and 1."""
-    generator = torch.Generator().manual_seed(4)
-    target = torch.randn(1, 20, 10, generator=generator, dtype=torch.float64)
-    found = []
-    for penalty in (12.0, 1.0):
-        one = torch.ones(1, 3 * (20 + 10), dtype=torch.float64)
-        one[:, 60:] = 0.5
-        first, second = one.split([60, 30], 1)
-        adam = PenaltyAdam(one, *torch.tensor([[8e-4], [penalty]], dtype=torch.float64))
-        for _ in range(60):
-            by = cp.compute_factor_gradients(target, [first.view(1, 3, 20), second.view(1, 3, 10)])
-            adam.advance()
-            adam.move_(slice(None), torch.cat([g.flatten(1) for g in by], 1))
-        found.append(one)
-    assert 0 < float((found[0] - found[1]).norm() / found[1].norm()) < 6e-7

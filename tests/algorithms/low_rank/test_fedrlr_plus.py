@@ -118,41 +118,6 @@ def test_rounds_are_the_twins(rank: Any, noisy: bool) -> None:
                 np.testing.assert_allclose(found, wanted, atol=1e-8)
 
 
-def test_a_step_is_the_riemannian_gradient_by_autograd() -> None:
-    """A local step against autograd through the dense [weight; bias], projected densely."""
-    ours, row = make(3, steps=1), 5  # of trial 1
-    server = ours.server
-    one = ours.run_round(0)
-    leaves = [torch.from_numpy(w).requires_grad_() for w in theta(server, 1)]
-    batch = one.work.draw_batch(0)
-    out = batch.x[row]
-    for i, leaf in enumerate(leaves):
-        out = torch.cat([out, out.new_ones(len(out), 1)], 1) @ leaf
-        out = out.relu() if i + 1 < len(leaves) else out
-    loss = torch.nn.functional.cross_entropy(out, batch.y[row], reduction="none")
-    assert batch.weight is not None
-    for i, grad in enumerate(torch.autograd.grad(loss @ batch.weight[row], leaves)):
-        u, v = server[f"u{i}"][1], server[f"v{i}"][1]
-        normal = (grad - u @ (u.T @ grad)) @ (torch.eye(len(v), dtype=F64) - v @ v.T)
-        found = increment(one.payload[0].tensors, server, 1, row, i)
-        np.testing.assert_allclose(found, -0.1 * (grad - normal), rtol=0, atol=1e-12)
-
-
-def test_superposition_is_the_mean_however_the_devices_differ() -> None:
-    """What is sent is linear in the devices' models: without noise nothing is lost, where the
-    product of FedRLR's coded sums is off by its own size."""
-    ours = make(2)
-    server = ours.server
-    sent = ours.run_round(0).payload[0].tensors
-    sums = {n: b.unflatten(0, (S, K)).mean(1) for n, b in sent.items()}
-    for i in LAYERS:
-        mean = sum(increment(sent, server, 0, row, i) for row in range(K)) / K
-        u, v = server[f"u{i}"][0], server[f"v{i}"][0]
-        of_sums = sums[f"a{i}"][0].T @ v.T + u @ sums[f"b{i}"][0]
-        np.testing.assert_allclose(of_sums.numpy(), mean, atol=1e-12)
-        assert np.abs(mean).max() > 1e-3
-
-
 def test_a_zero_start_is_replaced() -> None:
     """Softmax regression starts at zero, which has no rank R."""
     model = SoftmaxRegression(SoftmaxRegression.Settings(), (12,), 5)

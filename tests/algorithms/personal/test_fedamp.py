@@ -1,16 +1,14 @@
-"""Holds FedAMP and HeurFedAMP against their looped twin, by hand and in their limits: two trials
+"""Holds FedAMP and HeurFedAMP against their looped twin: two trials
 that differ in their settings, devices of unequal shares, some absent, one whose payload is lost in
 each round.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from support.exchange_bench import (
     LOST,
     WHO,
@@ -30,12 +28,9 @@ from twins.setting import mlp
 from otafl.algorithms.personal.fedamp import (
     PROX_STEPS,
     FedAMP,
-    compute_kernel_weights,
 )
 
 pytestmark = pytest.mark.exact
-
-ONE = torch.ones(1, dtype=torch.float64)
 
 
 AMP = {
@@ -87,15 +82,3 @@ def test_fedamp(weights: Any) -> None:
             for k in range(K):
                 assert_close(get_prefixed(bench, "personal", s, k), w[s][k])
                 assert_close(bench.server["models"][s, k], known[s][k])
-
-
-def test_attention_by_hand() -> None:
-    """Models lie at 0, 1 and 3 on a line; sigma = 2, alpha_k = 0.6 sigma / 3: xi_ij = 0.2
-    exp(-d^2/2)."""
-    models = torch.tensor([[[0.0], [1.0], [3.0]]], dtype=torch.float64)
-    near, far, farthest = (0.2 * math.exp(-d * d / 2) for d in (1, 2, 3))
-    expected = [[0, near, farthest], [near, 0, far], [farthest, far, 0]]
-    weights = compute_kernel_weights(models, 2 * ONE, 0.6 * ONE)
-    torch.testing.assert_close(weights[0], torch.tensor(expected, dtype=torch.float64))
-    far_off = compute_kernel_weights((models + 5000.0).float(), 2 * ONE.float(), 0.6 * ONE.float())
-    torch.testing.assert_close(far_off.double(), weights, rtol=1e-5, atol=1e-7)

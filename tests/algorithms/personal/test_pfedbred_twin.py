@@ -1,6 +1,6 @@
 """Holds pFedBreD in all its strategies and variants, pFedMe and Per-FedAvg against looped twins:
 two trials of different rates, five devices of unequal shares, one of them with fewer samples than a
-minibatch, three rounds. And the first layer kept in the span of a minibatch against the plain form.
+minibatch, a round of all and two of some.
 """
 
 from __future__ import annotations
@@ -12,8 +12,20 @@ import numpy as np
 import pytest
 import torch
 from support.marks import first_is_fast
-from support.rival_rounds import MODEL, SIZES, Rounds, draw_batches, read_device
+from support.rival_rounds import (
+    CLASSES,
+    INPUTS,
+    MODEL,
+    SIZES,
+    WHO,
+    Rounds,
+    draw_batches,
+    list_members,
+    read_device,
+)
 from twins import prior as twin
+from twins.exchange import loss_and_slope
+from twins.network import Minibatch
 
 from otafl.models.span import SpanForm
 
@@ -21,7 +33,8 @@ RATES = [
     twin.Rates(15.0, 0.02, 0.03, 0.3, 0.2, 1.0, 0.05),
     twin.Rates(8.0, 0.05, 0.05, 0.1, 0.05, 1.7, 0.2),
 ]
-ROUNDS, PROX = 3, 4
+PROX = 4
+WIDTHS = (INPUTS, 8, 5, CLASSES)
 PRIORS = [
     {"strategy": "none"},
     {"strategy": "lg"},
@@ -54,24 +67,21 @@ def test_equals_the_looped_twin(
     steps = {} if method == "per_fedavg" else {"prox_steps": PROX}
     ours = Rounds(method, MODEL, keys | steps, dtype=dtype, **rates)
     assert isinstance(ours.method.form, SpanForm)
-    net = twin.Net([(layer.inputs, layer.outputs) for layer in MODEL.layers])
     w = [flat.double().numpy() for flat in ours.server["model"]]
     known = [[twin.Device(flat, flat)] * 5 for flat in w]
-    for t in range(ROUNDS):
-        one = ours.run_round(t)
+    for t, who in enumerate(WHO):
+        one = ours.run_round(t, who)
         for s in range(2):
-            steps_of = zip(draw_batches(one, s), draw_batches(one, s, 1), strict=True)
-            local = []
-            for k, both in enumerate(steps_of):
+            members, local = list_members(one, s), []
+            draws = [draw_batches(one, s, draw) for draw in (0, 1)]
+            for k, *both in zip(members, *draws, strict=True):
                 batches = [list(pair) for pair in zip(*both, strict=True)]
-                end, known[s][k] = device_round(
-                    method, keys, net, w[s], known[s][k], batches, RATES[s]
-                )
+                end, known[s][k] = device_round(method, keys, w[s], known[s][k], batches, RATES[s])
                 local.append(end)
-                if "personal.weight0" in ours.devices:
-                    found = side_by_side(read_device(ours, s, k))
-                    np.testing.assert_allclose(found, known[s][k].theta, rtol=0, atol=tolerance)
-            share, rate = [float(n) for n in SIZES[s]], RATES[s].server_learning_rate
+            for k in range(5) if "personal.weight0" in ours.devices else ():
+                found = side_by_side(read_device(ours, s, k))
+                np.testing.assert_allclose(found, known[s][k].theta, rtol=0, atol=tolerance)
+            share, rate = [float(SIZES[s][k]) for k in members], RATES[s].server_learning_rate
             w[s] = twin.server(w[s], local, share, rate)
             np.testing.assert_allclose(ours.server["model"][s], w[s], rtol=0, atol=tolerance)
 
@@ -79,20 +89,23 @@ def test_equals_the_looped_twin(
 def device_round(
     method: str,
     keys: dict[str, Any],
-    net: twin.Net,
     w: twin.Array,
     device: twin.Device,
     batches: twin.Batches,
     rates: twin.Rates,
 ) -> tuple[twin.Array, twin.Device]:
     """Return the twin's local model, and its device (whose theta is the personal model)."""
+
+    def gradient(vector: twin.Array, batch: Minibatch) -> twin.Array:
+        return loss_and_slope(vector, WIDTHS, batch)[1]
+
     if method == "per_fedavg":
-        return twin.per_fedavg(net.gradient, w, batches, rates), device
+        return twin.per_fedavg(gradient, w, batches, rates), device
     if keys.get("implementation") == "original":
-        end = twin.pfedme_original(net.gradient, w, batches, rates, PROX)
+        end = twin.pfedme_original(gradient, w, batches, rates, PROX)
         return end, twin.Device(end, end)
     strategy, variant = keys.get("strategy", "none"), keys.get("variant", "code")
-    return twin.pfedbred(net.gradient, w, device, batches, rates, strategy, variant, PROX)
+    return twin.pfedbred(gradient, w, device, batches, rates, strategy, variant, PROX)
 
 
 def side_by_side(arrays: list[twin.Array]) -> twin.Array:

@@ -1,4 +1,4 @@
-"""FedHM's facts: prefixes, Frobenius decay, weights, sizes, and the masked loss."""
+"""FedHM's facts: weights, sizes, and the masked loss."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from support.fedhm_bench import apply_weights, make_cohort, make_method, make_pe
 from torch import Tensor
 
 from otafl.algorithms.submodel_training import compute_gradients
-from otafl.algorithms.submodels.fedhm_layers import make_frobenius_penalty
 from otafl.core.contracts import Batch
 from otafl.models.resnet import ResNet18, ResNet34
 
@@ -20,24 +19,8 @@ WIDTHS = (6, 8, 7, 5)
 DOUBLE = torch.float64
 
 
-def normal(*shape: int, seed: int = 0) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, dtype=DOUBLE, generator=generator)
-
-
 def close(a: Tensor, b: Tensor, tolerance: float = 1e-12) -> None:
     torch.testing.assert_close(a, b, rtol=0, atol=tolerance)
-
-
-def test_frobenius_decay() -> None:
-    """F6: lambda/2 |U V^T|^2, and its gradients."""
-    u, v = normal(2, 9, 3).requires_grad_(), normal(2, 3, 7, seed=1).requires_grad_()
-    decay = torch.tensor([0.3, 2.0], dtype=DOUBLE)
-    value = make_frobenius_penalty([("u", "v")], decay)({"u": u, "v": v})
-    close(value, 0.5 * decay * (u @ v).square().sum((1, 2)), 1e-11)
-    by_u, by_v = torch.autograd.grad(value.sum(), [u, v])
-    close(by_u, decay[:, None, None] * u @ v @ v.mT, 1e-11)
-    close(by_v, decay[:, None, None] * u.mT @ u @ v, 1e-11)
 
 
 def test_weights_as_printed() -> None:
@@ -94,20 +77,3 @@ def test_sizes_of_resnets(unroll: str) -> None:
     ]
     reals = ours.layout.downlink_shapes  # what one copy of the dense model has
     assert sum(math.prod(shape) for shape in reals.values()) == 21328292
-
-
-def test_energy_lost_by_truncating_a_random_resnet18() -> None:
-    """F13, as torch.nn.Conv2d starts: .494, .706, .839. On layers of stages 1 to 3 alone, as the
-    SVDs of the fourth take long: within .02."""
-    ours = make_method(ResNet18(ResNet18.Settings(), (3, 32, 32), 10), dense_prefix=3)
-    lost, whole = torch.zeros(3), 0.0
-    for i, layer in enumerate(ours.layout.layers.values()):
-        if layer.outputs > 256 or (layer.outputs == 256 and i % 2):
-            continue
-        weight = torch.rand(1, *layer.shape, generator=torch.Generator().manual_seed(i)) - 0.5
-        weight /= math.sqrt(layer.shape[1])
-        s = torch.linalg.svdvals(layer.to_matrix(weight))[0].square()
-        whole += float(s.sum())
-        for level, ratio in enumerate((0.5, 0.25, 0.125)):
-            lost[level] += s[layer.compute_rank(ratio) :].sum()
-    torch.testing.assert_close(lost / whole, torch.tensor([0.494, 0.706, 0.839]), rtol=0, atol=0.02)

@@ -1,4 +1,4 @@
-"""Rounds of FedHM: what they equal, and that it does not matter who trains beside whom."""
+"""Rounds of FedHM: what is sent and kept, and what is refused."""
 
 from __future__ import annotations
 
@@ -12,12 +12,10 @@ from support.fedhm_bench import (
     make_perceptron,
     make_received,
     run_local_updates,
-    run_round,
 )
 from torch import Tensor
 from twins.setting import local_data
 
-from otafl.algorithms.baselines.fedavg import FedAvg
 from otafl.algorithms.submodels.fedhm import FedHm
 from otafl.core.contracts import Context
 from otafl.core.errors import UserError
@@ -38,24 +36,6 @@ DOUBLE = torch.float64
 
 def close(a: Tensor, b: Tensor, tolerance: float = 1e-12) -> None:
     torch.testing.assert_close(a, b, rtol=0, atol=tolerance)
-
-
-def test_all_dense_is_fedavg() -> None:
-    """F9: all classes everywhere and equal weights, without momentum and decays."""
-    streams = Streams([5], [0], dtype=DOUBLE)
-    data = local_data([[24, 24, 24, 24, 24]], 6, 3, streams, 4, 3)
-    cohort, model = make_cohort([[0] * 5]), make_perceptron((6, 8, 7, 3))
-    ours, other = make_method(model), FedAvg(FedAvg.Settings(), model, 5)
-    values = make_hyper(1, momentum=0.0, weight_decay=0.0, server_learning_rate=1.0, decay=0.0)
-    server, _ = ours.init(streams, values)
-    theirs, _ = other.init(streams, values)
-    close(server["model"], theirs["model"])
-    for t in range(3):
-        work = data.select_cohort(t, cohort)
-        assert (work.count_classes() > 0).all()
-        server, _ = run_round(ours, server, cohort, work, values, streams)
-        theirs, _ = run_round(other, theirs, cohort, work, values, streams)  # type: ignore[arg-type]
-        close(server["model"], theirs["model"])
 
 
 def resnet() -> ResNet:

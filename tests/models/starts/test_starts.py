@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from contract.small import engine, is_normed, run, scores
+from contract.small import engine, run
 from torch import Tensor, nn
 
 from otafl.core import registry, safetensors
@@ -55,26 +55,10 @@ def test_every_trial_starts_from_a_file(tmp_path: Path) -> None:
     assert not torch.equal(done.server["model"][0], done.server["model"][1])
 
 
-@pytest.mark.parametrize("method", ["fedavg", "fedrlr", "ditto", "fedbn", "lora", "fedem"])
-def test_methods_start_from_it_or_refuse(method: str, tmp_path: Path) -> None:
-    """The tested models before round 0 are those of the file, and of another file others."""
-    keys = {"model": MODEL, "algorithm": method, "transport": "ideal", "trials": 1}
-    net = {"name": "conv_net", "channels": [2], "norm": "group"}
-    keys |= {"model": net} if is_normed(registry.load_component("algorithm", method)) else {}
-    found = []
-    for seed in (1, 2):
-        weights = draw_weights(keys["model"], seed)
-        start = write(weights, tmp_path / f"{seed}.safetensors")
-        tree = keys | {"model": keys["model"] | {"start": start}}
-        if method == "fedem":
-            with pytest.raises(ScenarioError, match=f"algorithm '{method}' .*; use start: drawn"):
-                engine(tree)
-            return
-        found.append(scores(engine(tree)))
-    drawn = scores(engine(keys))
-    for view, one in found[0].items():
-        assert not torch.allclose(one, found[1][view], atol=1e-3)
-        assert not torch.allclose(one, drawn[view], atol=1e-3)
+def test_a_method_without_a_common_start_refuses(tmp_path: Path) -> None:
+    start = write(draw_weights(MODEL), tmp_path / "start.safetensors")
+    with pytest.raises(ScenarioError, match=r"algorithm 'fedem' .*; use start: drawn"):
+        engine({"model": MODEL | {"start": start}, "algorithm": "fedem"})
 
 
 def change(weights: dict[str, Any], case: str) -> dict[str, Any]:
