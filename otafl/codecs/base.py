@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from otafl.algorithms.custom import get_class
 from otafl.core import contracts as c
 from otafl.core import registry, settings
 from otafl.core.errors import UserError
@@ -361,3 +362,20 @@ def find_vote_problems(scenario: Any, name: str) -> Iterator[Problem]:
             "signals; use transport: over_the_air, or another codec"
         )
         yield make_problem(text, "transport", "codec")
+
+
+def find_mean_problems(scenario: Any, name: str) -> Iterator[Problem]:
+    """Yield problems if the server gets other than one mean, from which the next round follows."""
+    method = scenario.algorithm
+    if get_class(method).describe_payload(method.values).needs == "each":
+        text = (
+            f"'{name}' decodes the mean of the updates, and the algorithm needs each update; use "
+            "another codec, or fedavg"
+        )
+        yield make_problem(text, "codec", "algorithm")
+    if scenario.robust.is_active:
+        text = (
+            f"a rule needs several decoded inputs, and codec '{name}' decodes one mean, from which "
+            "the next round follows; use another codec"
+        )
+        yield make_problem(text, "robust", "codec")

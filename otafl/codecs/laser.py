@@ -45,11 +45,11 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.algorithms.custom import get_class
 from otafl.codecs.base import (
     Codec,
     EncodedGroup,
     find_late_problems,
+    find_mean_problems,
     find_vote_problems,
     get_shapes,
 )
@@ -152,23 +152,7 @@ class Laser(ErrorFeedbackSettings):
         def check(self, scenario: Any) -> Iterator[Problem]:
             yield from find_late_problems(scenario, self.name, "factor")
             yield from find_vote_problems(scenario, self.name)
-            yield from self._find_part_problems(scenario)
-
-        def _find_part_problems(self, scenario: Any) -> Iterator[Problem]:
-            """Yield the parts of a scenario that need each update or change the power split."""
-            method = scenario.algorithm
-            if get_class(method).describe_payload(method.values).needs == "each":
-                text = (
-                    "'laser' decodes the mean of the updates, and the algorithm needs each "
-                    "update; use another codec, or fedavg"
-                )
-                yield make_problem(text, "codec", "algorithm")
-            if scenario.robust.is_active:
-                text = (
-                    "a rule needs several decoded inputs, and codec 'laser' decodes one mean, "
-                    "from which the next factor follows; use another codec"
-                )
-                yield make_problem(text, "robust", "codec")
+            yield from find_mean_problems(scenario, self.name)
             blockwise = getattr(scenario.transport.values, "normalise", "") == "block"
             if blockwise and self.power_split != "none":
                 text = (
