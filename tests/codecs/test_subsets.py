@@ -218,13 +218,13 @@ def test_chosen_coordinates_over_every_kind_of_uplink(uplink: dict[str, Any]) ->
 
 @pytest.mark.exact
 def test_positions_that_the_server_chooses_are_charged_to_the_downlink() -> None:
-    """The first are drawn; then 4 of 20 coordinates take a map of 20 bits, one real number."""
-    codec, sent = codec_of(keep=0.2, rule="fair_k"), Broadcast({"model": torch.zeros(3, 20)})
+    """The first are drawn; then 4 of 200 coordinates take 8 bits each, one real number."""
+    codec, sent = codec_of(keep=0.02, rule="fair_k"), Broadcast({"model": torch.zeros(3, 200)})
     assert codec.extend_broadcast(sent, 0).side_coordinates == 0
-    encode(codec, (Group({"w": draw_normal(3, 20)}),))
+    encode(codec, (Group({"w": draw_normal(3, 200)}),))
     assert codec.extend_broadcast(sent, 1).side_coordinates == 1
-    random = codec_of(keep=0.2)
-    encode(random, (Group({"w": draw_normal(3, 20)}),))
+    random = codec_of(keep=0.02)
+    encode(random, (Group({"w": draw_normal(3, 200)}),))
     assert random.extend_broadcast(sent, 1).side_coordinates == 0
 
 
