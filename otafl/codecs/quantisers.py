@@ -20,7 +20,6 @@ from otafl.core.settings import declare_stackable
 class Identity(Codec):
     """Payload as it is, with 32 bits per coordinate on a digital uplink."""
 
-    has_single_row = False
     is_lossless = True
 
     class Settings(Codec.Settings):
@@ -41,8 +40,6 @@ class Uniform(Codec):
 
     The two ends are sent as floats in addition to the tensor.
     """
-
-    has_single_row = False
 
     class Settings(Codec.Settings):
         name: Literal["uniform"] = "uniform"

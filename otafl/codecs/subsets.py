@@ -23,20 +23,15 @@ from otafl.codecs.base import (
     require_all_coordinates,
 )
 from otafl.codecs.sparse import (
-    FEEDBACK,
     LEFT_OUT,
-    ErrorFeedbackSettings,
-    Feedback,
+    FeedbackCodec,
     PositionCode,
-    add_memory,
     count_kept,
     count_position_bits,
     count_subset_bits,
     draw_random_subset,
-    store_memory,
-    subtract_delivered,
 )
-from otafl.core.contracts import Context, DeliveredMasks, Group, Hyper, Payload, Tensors
+from otafl.core.contracts import Context, Group, Hyper, Tensors
 from otafl.core.problems import Problem
 from otafl.core.rng import Streams, declare_family
 from otafl.factorised.shrinkage import keep_largest
@@ -102,7 +97,7 @@ SENT = "sent"
 """Name of the only tensor of an encoded group."""
 
 
-class SharedSubset(ErrorFeedbackSettings):
+class SharedSubset(FeedbackCodec):
     """Random subset of the payload that all devices share, drawn in each round.
 
     Server and devices draw it from a shared seed, so no positions are sent. Over the air the
@@ -120,13 +115,12 @@ class SharedSubset(ErrorFeedbackSettings):
 
     state_attrs: ClassVar = ("_place", "_shapes")
 
-    class Settings(Codec.Settings):
+    class Settings(FeedbackCodec.Settings):
         small: ClassVar[Mapping[str, Any]] = {"keep": 0.5}
 
         name: Literal["shared_subset"] = "shared_subset"
         keep: float = Field(0.1, gt=0, le=1)
         """fraction of the coordinates that is sent"""
-        error_feedback: Feedback = True
 
         @property
         def assumes_increments(self) -> str:
@@ -148,7 +142,7 @@ class SharedSubset(ErrorFeedbackSettings):
         require_all_coordinates(
             (group,), "shared_subset", "sends the same coordinates of all devices"
         )
-        a = add_memory(flatten(group.tensors), None, group, index, memory)
+        a, memory = self.add_memory(flatten(group.tensors), None, group, index, memory)
         draw = self._own.draw_uniform(
             SHARED_CHOICE / index, context.round, (group.num_coordinates,)
         )[0]
@@ -156,20 +150,12 @@ class SharedSubset(ErrorFeedbackSettings):
             draw.topk(count_kept(self.settings.keep, group.num_coordinates)).indices.sort().values
         )
         self._place[index], self._shapes[index] = place, get_shapes(group)
-        memory = store_memory(a, None, group, index, memory)
         return replace(group, tensors={SENT: a[:, place]}), memory
 
-    def on_ack(
-        self, memory: Tensors, payload: Payload, delivered_masks: DeliveredMasks, context: Context
-    ) -> Tensors:
-        for index, (group, delivered) in enumerate(zip(payload, delivered_masks, strict=True)):
-            if group.route == "uplink":
-                delivered = (
-                    delivered if delivered.shape[1] == 1 else self._scatter(index, delivered)
-                )
-                sent = self._scatter(index, flatten(group.tensors))
-                memory = subtract_delivered(sent, delivered, group, index, memory)
-        return memory
+    def find_received(
+        self, group: Group, index: int, delivered: Tensor, a: Tensor, context: Context
+    ) -> Tensor:
+        return self._scatter(index, torch.where(delivered, flatten(group.tensors), 0.0))
 
     def decode_group(self, index: int, tensors: Tensors) -> Tensors:
         if index not in self._shapes:
@@ -190,7 +176,7 @@ RANGE_BITS = 64
 """Bits of the smallest and the largest kept magnitude, as floats."""
 
 
-class TopK(ErrorFeedbackSettings):
+class TopK(FeedbackCodec):
     """Largest magnitudes of a device's payload, with a memory of the rest (error feedback).
 
     On a digital uplink k of n coordinates take
@@ -209,39 +195,30 @@ class TopK(ErrorFeedbackSettings):
     Cover 1973, "Enumerative Source Encoding", section III.
     """
 
-    class Settings(Codec.Settings):
+    class Settings(FeedbackCodec.Settings):
         name: Literal["topk"] = "topk"
         keep: float = Field(0.1, gt=0, le=1)
         """fraction of the coordinates that is kept"""
-        error_feedback: Feedback = True
         position_code: PositionCode = "plain"
         value_bits: int | None = Field(None, ge=2, le=16)
         """bits of a kept coordinate, a sign and a rounded magnitude; by default a float of 32 bits
         that is not rounded"""
-
-        @property
-        def assumes_increments(self) -> str:
-            return FEEDBACK if self.error_feedback else ""
 
     def encode_group(
         self, group: Group, index: int, memory: Tensors, context: Context
     ) -> EncodedGroup:
         """Return the group with zeros except for the largest magnitudes of a = x + e."""
         x, mask = flatten_known(group)
-        a = add_memory(x, mask, group, index, memory)
+        a, memory = self.add_memory(x, mask, group, index, memory)
         sent = keep_largest(a, count_kept(self.settings.keep, a.shape[1]))
         if self.settings.value_bits is not None:
             sent = round_magnitudes(sent, self.settings.value_bits)
-        memory = store_memory(a, mask, group, index, memory)
         return replace(group, tensors=unflatten(sent, get_shapes(group))), memory
 
-    def on_ack(
-        self, memory: Tensors, payload: Payload, delivered_masks: DeliveredMasks, context: Context
-    ) -> Tensors:
-        for index, (group, delivered) in enumerate(zip(payload, delivered_masks, strict=True)):
-            if group.route == "uplink":
-                memory = subtract_delivered(flatten(group.tensors), delivered, group, index, memory)
-        return memory
+    def find_received(
+        self, group: Group, index: int, delivered: Tensor, a: Tensor, context: Context
+    ) -> Tensor:
+        return torch.where(delivered, flatten(group.tensors), 0.0)
 
     def count_bits(self, group: Group) -> float:
         """Count the bits of the largest coordinates, eq. (1)."""
