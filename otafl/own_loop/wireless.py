@@ -21,12 +21,11 @@ from otafl.core.rng import Streams
 from otafl.core.suggestions import make_unknown_name_error
 from otafl.engine.device_store import DeviceStore
 from otafl.engine.update import acknowledge_memory, encode, get_delivered_masks
-from otafl.own_loop.reports import OwnDelivery, UplinkReport, UplinkTotals
-from otafl.own_loop.update_kinds import Updates
+from otafl.own_loop.update_kinds import OwnDelivery, Updates, UplinkReport, UplinkTotals
 from otafl.power.custom import CustomPolicy
 from otafl.scenario import load_scenario
 from otafl.uplink.base import deliver
-from otafl.uplink.signalling import Signalling
+from otafl.uplink.report import Signalling
 
 Choice = str | Mapping[str, Any]
 """A component: its name, or a mapping with its settings."""
