@@ -207,7 +207,11 @@ class WirelessUplink:
         self._start(ordered.tensors)
         received, link_report = self._send(ordered.tensors, device[order], share[order], round)
         report = self._report(link_report)
-        self._add(report)
+        old = self.totals
+        sums = {
+            name: vars(old)[name] + vars(report)[name] for name in vars(old) if name != "rounds"
+        }
+        self.totals = UplinkTotals(rounds=old.rounds + 1, **sums)
         each = None
         if received.per_device is not None:
             each = self._order_rows(received, ordered, np.argsort(order, kind="stable"))
@@ -296,13 +300,6 @@ class WirelessUplink:
             tx_power_w=_to_plain(report.power[0]) * float(self._link.budget.unit_power_w[0]),
             **scalars,
         )
-
-    def _add(self, report: UplinkReport) -> None:
-        old = self.totals
-        sums = {
-            name: vars(old)[name] + vars(report)[name] for name in vars(old) if name != "rounds"
-        }
-        self.totals = UplinkTotals(rounds=old.rounds + 1, **sums)
 
     def _order_rows(self, received: Received, sent: Updates, places: np.ndarray) -> list[Any]:
         """Return the received rows of the cohort, in the order of `places` [n]."""

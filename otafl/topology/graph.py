@@ -114,21 +114,8 @@ def metropolis_weights(edges: np.ndarray) -> np.ndarray:
     Xiao, Boyd, Lall 2005.
     """
     degree = edges.sum(1)
-    return _fill_diagonal(edges / (1.0 + np.maximum(degree[:, None], degree)))
-
-
-def _fill_diagonal(weights: np.ndarray) -> np.ndarray:
-    """Return the weights with a diagonal that makes the rows sum to one."""
+    weights = edges / (1.0 + np.maximum(degree[:, None], degree))
     return weights + np.diag(1.0 - weights.sum(1))
-
-
-def compute_second_modulus(weights: np.ndarray) -> float:
-    """Compute the largest factor by which an exchange reduces the nodes' distance from their mean.
-
-    It is the largest singular value of W - 1 1^T / N, which for symmetric W is the second largest
-    modulus of its eigenvalues.
-    """
-    return float(np.linalg.norm(weights - 1.0 / len(weights), 2))
 
 
 def assign_slots(edges: np.ndarray) -> np.ndarray:
