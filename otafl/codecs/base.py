@@ -48,13 +48,6 @@ class Codec(Stateful, ABC):
         The engine sets them. They are empty for updates of an own loop, which have shapes.
     """
 
-    has_single_row: ClassVar[bool] = True
-    """Whether it encodes one row of a device.
-
-    Of several rows in a group the mean would be transmitted, which may not be one of the coded
-    values.
-    """
-
     is_lossless: ClassVar[bool] = False
     """Whether decoding gives the payload itself."""
 
@@ -132,21 +125,11 @@ class Codec(Stateful, ABC):
             The payload with encoded uplink groups.
         memory : Tensors [N, ...]
             Memory if the server receives nothing of it.
-
-        Raises
-        ------
-        UserError
-            If a device has several rows in a group, and the codec encodes one.
         """
         context = c.Context(cohort, self.hyper, streams, round)
         coded = []
         for index, group in enumerate(payload):
             if group.route == "uplink":
-                if self.has_single_row and has_repeated_devices(group):
-                    raise UserError(
-                        f"codec.name: '{self.settings.name}' encodes one row per device, and the "
-                        "algorithm sends several rows of a device in one group; use codec: identity"
-                    )
                 group, memory = self.encode_group(group, index, memory, context)
             coded.append(group)
         return tuple(coded), memory
@@ -305,12 +288,6 @@ def get_trial_device(group: c.Group, cohort: c.Cohort) -> tuple[Tensor, Tensor]:
     if group.row_index is None:
         return cohort.trial, cohort.device
     return cohort.trial[group.row_index], cohort.device[group.row_index]
-
-
-def has_repeated_devices(group: c.Group) -> bool:
-    """Return whether a device has several rows in a group."""
-    rows = group.row_index
-    return rows is not None and len(torch.unique(rows)) < len(rows)
 
 
 def require_all_coordinates(groups: Iterable[c.Group], name: str, what: str) -> None:

@@ -24,29 +24,15 @@ from otafl.codecs.base import (
     require_all_coordinates,
 )
 from otafl.codecs.sparse import (
-    FEEDBACK,
     LEFT_OUT,
-    ErrorFeedbackSettings,
-    Feedback,
+    FeedbackCodec,
     PositionCode,
-    add_memory,
     count_kept,
     count_position_bits,
     count_subset_bits,
     draw_random_subset,
-    store_memory,
-    subtract_delivered,
 )
-from otafl.core.contracts import (
-    Broadcast,
-    Context,
-    DeliveredMasks,
-    Group,
-    Hyper,
-    Payload,
-    Received,
-    Tensors,
-)
+from otafl.core.contracts import Broadcast, Context, Group, Hyper, Received, Tensors
 from otafl.core.problems import Problem
 from otafl.core.rng import Streams, declare_family
 from otafl.factorised.shrinkage import keep_largest
@@ -152,7 +138,7 @@ def choose_coordinates(
     return order[torch.cat([kept, oldest], 1)].sort(1).values
 
 
-class SharedSubset(ErrorFeedbackSettings):
+class SharedSubset(FeedbackCodec):
     """Subset of the coordinates that all devices share, chosen in each round.
 
     Over the air the symbols of all devices coincide: a payload of P coordinates takes k =
@@ -181,7 +167,7 @@ class SharedSubset(ErrorFeedbackSettings):
 
     state_attrs: ClassVar = ("_place", "_shapes", "_sizes", "_rounds", "_round")
 
-    class Settings(Codec.Settings):
+    class Settings(FeedbackCodec.Settings):
         small: ClassVar[Mapping[str, Any]] = {"keep": 0.5}
 
         name: Literal["shared_subset"] = "shared_subset"
@@ -194,7 +180,6 @@ class SharedSubset(ErrorFeedbackSettings):
         """for age_top_k, fraction r / P of the coordinates among which age decides, at least
         `keep`; for fair_k, fraction k_m / k of the sent coordinates that are the largest. By
         default half of what is possible: (1 + keep) / 2, or 0.5"""
-        error_feedback: Feedback = True
 
         @property
         def assumes_increments(self) -> str:
@@ -248,10 +233,9 @@ class SharedSubset(ErrorFeedbackSettings):
         require_all_coordinates(
             (group,), "shared_subset", "sends the same coordinates of all devices"
         )
-        a = add_memory(flatten(group.tensors), None, group, index, memory)
+        a, memory = self.add_memory(flatten(group.tensors), None, group, index, memory)
         self._shapes[index], self._round = get_shapes(group), int(context.round)
         self._place[index] = self._choose(index, group.num_coordinates, context)
-        memory = store_memory(a, None, group, index, memory)
         trial = get_trial_device(group, context.cohort)[0]
         return replace(group, tensors={SENT: a.gather(1, self._place[index][trial])}), memory
 
@@ -269,18 +253,12 @@ class SharedSubset(ErrorFeedbackSettings):
         state = self._sizes[index], self._rounds[index]
         return choose_coordinates(*state, draw, count, largest, settings.rule)
 
-    def on_ack(
-        self, memory: Tensors, payload: Payload, delivered_masks: DeliveredMasks, context: Context
-    ) -> Tensors:
-        for index, (group, delivered) in enumerate(zip(payload, delivered_masks, strict=True)):
-            if group.route == "uplink":
-                place = self._place[index]
-                if delivered.shape[1] > 1:
-                    delivered = self._scatter(index, delivered, place[context.cohort.trial])
-                trial = get_trial_device(group, context.cohort)[0]
-                sent = self._scatter(index, flatten(group.tensors), place[trial])
-                memory = subtract_delivered(sent, delivered, group, index, memory)
-        return memory
+    def find_received(
+        self, group: Group, index: int, delivered: Tensor, a: Tensor, context: Context
+    ) -> Tensor:
+        sent = torch.where(delivered, flatten(group.tensors), 0.0)
+        trial = get_trial_device(group, context.cohort)[0]
+        return self._scatter(index, sent, self._place[index][trial])
 
     def decode(self, received: Received) -> Received:
         """Decode what the server has received, and note magnitudes and ages of the subset."""
@@ -323,7 +301,7 @@ RANGE_BITS = 64
 """Bits of the smallest and the largest kept magnitude, as floats."""
 
 
-class TopK(ErrorFeedbackSettings):
+class TopK(FeedbackCodec):
     """Largest magnitudes of a device's payload, with a memory of the rest (error feedback).
 
     On a digital uplink k of n coordinates take
@@ -342,39 +320,30 @@ class TopK(ErrorFeedbackSettings):
     Cover 1973, "Enumerative Source Encoding", section III.
     """
 
-    class Settings(Codec.Settings):
+    class Settings(FeedbackCodec.Settings):
         name: Literal["topk"] = "topk"
         keep: float = Field(0.1, gt=0, le=1)
         """fraction of the coordinates that is kept"""
-        error_feedback: Feedback = True
         position_code: PositionCode = "plain"
         value_bits: int | None = Field(None, ge=2, le=16)
         """bits of a kept coordinate, a sign and a rounded magnitude; by default a float of 32 bits
         that is not rounded"""
-
-        @property
-        def assumes_increments(self) -> str:
-            return FEEDBACK if self.error_feedback else ""
 
     def encode_group(
         self, group: Group, index: int, memory: Tensors, context: Context
     ) -> EncodedGroup:
         """Return the group with zeros except for the largest magnitudes of a = x + e."""
         x, mask = flatten_known(group)
-        a = add_memory(x, mask, group, index, memory)
+        a, memory = self.add_memory(x, mask, group, index, memory)
         sent = keep_largest(a, count_kept(self.settings.keep, a.shape[1]))
         if self.settings.value_bits is not None:
             sent = round_magnitudes(sent, self.settings.value_bits)
-        memory = store_memory(a, mask, group, index, memory)
         return replace(group, tensors=unflatten(sent, get_shapes(group))), memory
 
-    def on_ack(
-        self, memory: Tensors, payload: Payload, delivered_masks: DeliveredMasks, context: Context
-    ) -> Tensors:
-        for index, (group, delivered) in enumerate(zip(payload, delivered_masks, strict=True)):
-            if group.route == "uplink":
-                memory = subtract_delivered(flatten(group.tensors), delivered, group, index, memory)
-        return memory
+    def find_received(
+        self, group: Group, index: int, delivered: Tensor, a: Tensor, context: Context
+    ) -> Tensor:
+        return torch.where(delivered, flatten(group.tensors), 0.0)
 
     def count_bits(self, group: Group) -> float:
         """Count the bits of the largest coordinates, eq. (1)."""

@@ -19,10 +19,11 @@ from support.cnn_bench import (
     make_leaves,
 )
 from support.layered_bench import factorise
+from torch.nn import functional
 
 from otafl.core.contracts import Batch
 from otafl.losses.cross_entropy import CrossEntropy
-from otafl.models import convolution, layered
+from otafl.models import layered
 
 pytestmark = pytest.mark.exact
 
@@ -89,13 +90,13 @@ def test_shared_samples_and_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> 
     model, batch = make_cnn(case), draw_batch(case)
     front = model.layers[:3]
     largest = max(model.positions[layer.weight] * layer.inputs for layer in front)
-    plain, calls = convolution.pool, []
+    plain, calls = functional.conv2d, []
     for params in factorise(model, draw_params(model), 2, 5):
         expected = model.logits(params, batch.x[:1].expand_as(batch.x))
         own = model.logits(params, batch.x)
         with monkeypatch.context() as patch:
             patch.setattr(layered, "NUMBERS_AT_ONCE", 3 * N * largest)
-            patch.setattr(convolution, "pool", lambda *of: calls.append(0) or plain(*of))
+            patch.setattr(functional, "conv2d", lambda *of: calls.append(0) or plain(*of))
             for x, right in ((batch.x[:1], expected), (batch.x, own)):
                 calls.clear()
                 torch.testing.assert_close(model.logits(params, x), right, **CLOSE)

@@ -12,7 +12,7 @@ from torch import Tensor
 from otafl.algorithms.submodel_training import compute_gradients
 from otafl.algorithms.submodels.fedhm_layers import make_frobenius_penalty
 from otafl.core.contracts import Batch
-from otafl.models.resnet import ResNet18, ResNet34
+from otafl.models.resnet import ResNet
 
 pytestmark = pytest.mark.exact
 
@@ -73,7 +73,7 @@ def test_masked_loss_by_hand() -> None:
 @pytest.mark.parametrize("unroll", ["vertical_first", "horizontal_first"])
 def test_sizes_of_resnets(unroll: str) -> None:
     """The paper's Tables 2 and 3: 11.17, 4.16, 2.21, 1.24 M and 21.33, 8.40, 4.99, 3.28 M."""
-    small = ResNet18(ResNet18.Settings(), (3, 32, 32), 10)
+    small = ResNet(ResNet.Settings(name="resnet18"), (3, 32, 32), 10)
     ours = make_method(small, unroll=unroll, dense_prefix=3)
     assert {one.unroll for one in [*ours.layout.networks, *ours.layout.layers.values()]} == {unroll}
     assert [one.num_params for one in ours.levels] == [
@@ -84,7 +84,7 @@ def test_sizes_of_resnets(unroll: str) -> None:
     ]
     macs = [555422720, 259724288, 171643904, 127603712]
     assert [one.macs for one in ours.levels] == macs
-    large = ResNet34(ResNet34.Settings(), (3, 32, 32), 100)
+    large = ResNet(ResNet.Settings(name="resnet34"), (3, 32, 32), 100)
     ours = make_method(large, unroll=unroll, dense_prefix=15)
     assert [one.num_params for one in ours.levels] == [
         21328292,
@@ -99,7 +99,7 @@ def test_sizes_of_resnets(unroll: str) -> None:
 def test_energy_lost_by_truncating_a_random_resnet18() -> None:
     """F13, as torch.nn.Conv2d starts: .494, .706, .839. On layers of stages 1 to 3 alone, as the
     SVDs of the fourth take long: within .02."""
-    ours = make_method(ResNet18(ResNet18.Settings(), (3, 32, 32), 10), dense_prefix=3)
+    ours = make_method(ResNet(ResNet.Settings(name="resnet18"), (3, 32, 32), 10), dense_prefix=3)
     lost, whole = torch.zeros(3), 0.0
     for i, layer in enumerate(ours.layout.layers.values()):
         if layer.outputs > 256 or (layer.outputs == 256 and i % 2):
