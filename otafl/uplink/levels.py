@@ -6,7 +6,7 @@ of side information per device (or one per tensor), or given; larger values are 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -48,23 +48,40 @@ class LevelSettings(Transport.Settings):
     """What the server receives, such as "counts"."""
 
     def check(self, scenario: Any) -> Iterable[Problem]:
-        need = f"which receives {self.receives} and needs all effective gains to be one"
-        if not registry.make_component("power", scenario.power).is_inversion:
-            fitting = registry.list_fitting("power", lambda one: one().is_inversion)
-            yield make_problem(
-                f"'{scenario.power.name}' does not go with transport: '{scenario.transport.name}', "
-                f"{need}; use {' or '.join(fitting)}",
-                "power",
-                "transport",
-            )
-        if scenario.receiver.scale != "policy":
-            yield make_problem(
-                f"{scenario.receiver.scale} does not go with transport: "
-                f"'{scenario.transport.name}', {need}; leave scale out",
-                "receiver.scale",
-                "transport",
-            )
-        yield from refuse_distortion(scenario, UNMODELLED, self.receives)
+        return refuse_misaligned(scenario, self.receives)
+
+
+def refuse_misaligned(scenario: Any, receives: str) -> Iterator[Problem]:
+    """Yield what would give devices other gains than one, or distort single symbols.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        The scenario.
+    receives : str
+        What the transport receives, such as "counts".
+
+    Yields
+    ------
+    Problem
+        One for each such part of the scenario.
+    """
+    name = scenario.transport.name
+    need = f"which receives {receives} and needs all effective gains to be one"
+    if not registry.make_component("power", scenario.power).is_inversion:
+        fitting = registry.list_fitting("power", lambda one: one().is_inversion)
+        text = (
+            f"'{scenario.power.name}' does not go with transport: '{name}', {need}; use "
+            f"{' or '.join(fitting)}"
+        )
+        yield make_problem(text, "power", "transport")
+    if scenario.receiver.scale != "policy":
+        text = (
+            f"{scenario.receiver.scale} does not go with transport: '{name}', {need}; leave scale "
+            "out"
+        )
+        yield make_problem(text, "receiver.scale", "transport")
+    yield from refuse_distortion(scenario, UNMODELLED, receives)
 
 
 class Levels:
