@@ -163,6 +163,20 @@ def test_the_mean_is_that_of_the_codewords(case: str) -> None:
     assert bool(active.all()) != silence
 
 
+def test_sequences_add_up_with_complex_gains() -> None:
+    """What is left of a phase or of the channel's error turns real parts into imaginary ones."""
+    rng = np.random.default_rng(6)
+    transport = make_bench("ci", **KEYS).transport
+    words = rng.integers(8, size=(1, K, 5))
+    gain = rng.standard_normal((1, K, 5)) + 1j * rng.standard_normal((1, K, 5))
+    matrix = transport.sequences.numpy()
+    sequences = matrix[:16] + 1j * matrix[16:]
+    np.testing.assert_allclose(np.linalg.norm(sequences, axis=0), 1.0)
+    sums = np.einsum("kc,lkc->cl", gain[0], sequences[:, words[0]])
+    got = transport._superpose(torch.from_numpy(words), torch.from_numpy(gain))[0].numpy()
+    np.testing.assert_allclose(got, np.concatenate([sums.real, sums.imag], 1))
+
+
 def test_power_energy_uses_and_side_information() -> None:
     """A block's energy of one is spread over L channel uses. A device tells its root mean square,
     and whether it is on air."""
