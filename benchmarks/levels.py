@@ -36,7 +36,7 @@ def main() -> None:
     print("| model | size | parameters | MACs | training step | inference |")
     print("|---|---|---|---|---|---|")
     for name, settings, widths in MODELS:
-        config = registry.load_settings_class("model", name)(**settings)
+        config = registry.load_settings_class("model", name)(name=name, **settings)
         model = registry.load_component("model", name)(config, (SIDE, SIDE), CLASSES)
         dense = model.build_network(lambda channels: channels)
         sizes = [(f"rank {ratio:g}", low_rank(dense, model, ratio)) for ratio in RATIOS[1:]]

@@ -63,7 +63,7 @@ def main() -> None:
         print(f"| {name} | {1e3 * each.fast_s:.1f} | {each.ratio:.2f} | {first.ratio:.2f} |")
     print("\n| network | devices | channels last, ms | channels first |\n|---|---|---|---|")
     for name, settings, devices in NETWORKS:
-        config = registry.load_settings_class("model", name)(**settings)
+        config = registry.load_settings_class("model", name)(name=name, **settings)
         network = registry.load_component("model", name)(config, (SIDE, SIDE), CLASSES)
         few = 3 if network.num_params > 1e6 else 5
         plain = ChannelsFirst(network.image, network.steps)

@@ -1,7 +1,7 @@
 """Run over channels of a file: random ones, in place of your measurements.
 
-Channels have the shape (rounds, devices, antennas, groups of sub-carriers). `otafl.convert_trace`
-makes a trace of an array or a NumPy file.
+Channels have the shape (rounds, devices, antennas, groups of sub-carriers). The bandwidth that the
+groups cover stands beside them in the file.
 """
 
 import tempfile
@@ -16,17 +16,14 @@ generator = np.random.default_rng(0)
 shape = (50, 8, 2, 4)
 measured = (generator.normal(size=shape) + 1j * generator.normal(size=shape)) / np.sqrt(2)
 measured *= np.linspace(0.5, 1.5, 8)[:, None, None]  # near and far devices
-np.save(folder / "measured.npy", measured)
+np.savez(folder / "measured.npz", h=measured, bandwidth_hz=1e6)
 
-otafl.convert_trace(
-    folder / "measured.npy", folder / "measured.nc", carrier_hz=3.5e9, bandwidth_hz=1e6
-)
 scenario = {
     "name": "trace",
     "data": {"name": "digits", "partition": {"name": "label_skew", "classes_per_device": 4}},
     "model": {"name": "mlp", "hidden": [32]},
     "algorithm": {"name": "fedavg", "learning_rate": 0.2},
-    "channel": {"name": "trace", "path": str(folder / "measured.nc"), "snr_db": -5},
+    "channel": {"name": "trace", "path": str(folder / "measured.npz"), "snr_db": -5},
     "devices": {"count": 8},
     "training": {"rounds": 20, "local_steps": 5, "eval_every": 20},
     "trials": 2,

@@ -1,7 +1,7 @@
 """Simulation of federated learning over wireless channels.
 
 The public API: `load_scenario`, `run`, `sweep`, `open_results`, `over_the_air`, `WirelessUplink`,
-`compare_pairs`, `compare_results`, `convert_trace`, `select_tuned`, `compute_cost_to_reach`,
+`compare_pairs`, `compare_results`, `select_tuned`, `compute_cost_to_reach`,
 `compute_symbols_per_round`, `extract_timeline`, `compute_loss_deviation`, `load_model`,
 `UserError`.
 Heavy packages are imported on first use.
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from otafl.analysis.paired import compare_pairs, compare_results
     from otafl.analysis.timeline import extract_timeline
     from otafl.analysis.tuning import select_tuned
-    from otafl.channels.trace_files import convert_trace
     from otafl.exporting.deployment import load_model
     from otafl.own_loop.wireless import WirelessUplink, over_the_air
     from otafl.results.files import open_results
@@ -42,7 +41,6 @@ __all__ = [
     "compute_cost_to_reach",
     "compute_loss_deviation",
     "compute_symbols_per_round",
-    "convert_trace",
     "extract_timeline",
     "load_model",
     "load_scenario",
@@ -60,7 +58,6 @@ _LAZY = {
     "compute_cost_to_reach": "otafl.analysis.overhead",
     "compute_loss_deviation": "otafl.analysis.deviation",
     "compute_symbols_per_round": "otafl.analysis.overhead",
-    "convert_trace": "otafl.channels.trace_files",
     "extract_timeline": "otafl.analysis.timeline",
     "load_model": "otafl.exporting.deployment",
     "load_scenario": "otafl.scenario",

@@ -19,7 +19,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle, RegularPolygon
 
-from otafl.topology import mixing
+from otafl.topology import graph
 from otafl.topology.hexagons import build_hexagons
 from otafl.uplink.coherent.ofdm_samples import rapp, to_samples
 
@@ -53,9 +53,9 @@ def draw_topologies() -> Figure:
     draw_access_points(axes[2])
     axes[2].set_title("cell_free")
     angle = 2 * math.pi * np.arange(12) / 12
-    draw_graph(axes[3], np.stack([np.cos(angle), np.sin(angle)], 1), mixing.ring_edges(12))
+    draw_graph(axes[3], np.stack([np.cos(angle), np.sin(angle)], 1), graph.ring_edges(12))
     places = np.random.default_rng(2).uniform(size=(12, 2))
-    draw_graph(axes[4], places, mixing.geometric_edges(places, 0.5))
+    draw_graph(axes[4], places, graph.geometric_edges(places, 0.5))
     for ax, kind in ((axes[3], "ring"), (axes[4], "geometric")):
         ax.set_title(f"graph, {kind}")
     for ax in axes:
@@ -100,7 +100,7 @@ def draw_graph(ax: Axes, places: np.ndarray, edges: np.ndarray) -> None:
     """Draw devices by the slot in which each receives its neighbours."""
     for first, second in zip(*np.nonzero(np.triu(edges)), strict=True):
         ax.plot(*places[[first, second]].T, color=GREY, lw=0.7, zorder=0)
-    slot = mixing.assign_slots(edges)
+    slot = graph.assign_slots(edges)
     ax.scatter(*places.T, c=slot, cmap="tab10", vmin=0, vmax=9, s=80)
     for place, number in zip(places, slot, strict=True):
         ax.text(*place, str(number + 1), color="w", ha="center", va="center", fontsize=7)

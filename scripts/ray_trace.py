@@ -3,7 +3,7 @@ trace, path: FILE}`.
 
     python -m venv rays && rays/bin/pip install -r scripts/ray_trace_requirements.txt
     rays/bin/python scripts/ray_trace.py munich
-    rays/bin/python scripts/ray_trace.py my_scene.xml --base 10 20 30 --out my_place.nc
+    rays/bin/python scripts/ray_trace.py my_scene.xml --base 10 20 30 --out my_place.npz
 
 Sionna RT must not share an environment with otafl, whose Sionna comes without ray tracing; this
 script needs what its requirements file names and nothing of otafl. Without a GPU, Dr.Jit needs
@@ -29,7 +29,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import drjit as dr
-import h5netcdf
 import mitsuba as mi
 import numpy as np
 import sionna.rt as rt
@@ -231,8 +230,8 @@ def compute_coverage(
     return centre[0, :, 0], centre[:, 0, 1], np.round(level, 1), np.round(height, 1)
 
 
-def trace_scene(scene: rt.Scene, survey: Survey) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
-    """Return the variables of a trace: name -> (dims, values)."""
+def trace_scene(scene: rt.Scene, survey: Survey) -> dict[str, np.ndarray]:
+    """Return the arrays of a trace by their names."""
     prepare_scene(scene, survey)
     streets = Streets(scene)
     places = walk_streets(streets, survey)
@@ -244,19 +243,17 @@ def trace_scene(scene: rt.Scene, survey: Survey) -> dict[str, tuple[tuple[str, .
     sight = np.stack([one.sight for one in rounds])
     tau = np.where(there, tau - np.where(np.isfinite(first), first, 0.0), 0.0)
     x, y, level, height = compute_coverage(scene, streets, survey)
-    per_path = ("round", "device", "antenna", "path")
     return {
-        "a_real": (per_path, _round_values(a.real)),
-        "a_imag": (per_path, _round_values(a.imag)),
-        "tau_s": (("round", "device", "path"), np.round(tau, 10).astype(np.float32)),
-        "line_of_sight": (("round", "device"), sight.astype("i1")),
-        "kept_energy": (("round", "device"), _round_values(np.stack([one.kept for one in rounds]))),
-        "position_m": (("round", "device", "axis"), np.round(places, 2).astype(np.float32)),
-        "base_m": (("axis",), np.array(survey.base_m, np.float32)),
-        "x_m": (("x",), x.astype(np.float32)),
-        "y_m": (("y",), y.astype(np.float32)),
-        "coverage_db": (("y", "x"), level.astype(np.float32)),
-        "roof_m": (("y", "x"), height.astype(np.float32)),
+        "a": _round_values(a.real) + 1j * _round_values(a.imag),
+        "tau_s": np.round(tau, 10).astype(np.float32),
+        "line_of_sight": sight.astype("i1"),
+        "kept_energy": _round_values(np.stack([one.kept for one in rounds])),
+        "position_m": np.round(places, 2).astype(np.float32),
+        "base_m": np.array(survey.base_m, np.float32),
+        "x_m": x.astype(np.float32),
+        "y_m": y.astype(np.float32),
+        "coverage_db": level.astype(np.float32),
+        "roof_m": height.astype(np.float32),
     }
 
 
@@ -269,26 +266,15 @@ def _round_values(values: np.ndarray) -> np.ndarray:
 
 def write(
     path: Path,
-    variables: dict[str, tuple[tuple[str, ...], np.ndarray]],
+    arrays: dict[str, np.ndarray],
     survey: Survey,
     attribution: str,
 ) -> None:
     """Write a trace, the same bytes from the same numbers."""
-    with h5netcdf.File(path, "w") as file:
-        file.attrs["schema"] = "otafl-trace-1"
-        file.attrs["carrier_hz"] = survey.carrier_hz
-        file.attrs["bandwidth_hz"] = survey.bandwidth_hz
-        file.attrs["attribution"] = attribution
-        file.attrs["made_by"] = f"scripts/ray_trace.py, Sionna RT {rt.__version__}"
-        for name in ("step_m", "radius_m", "max_depth", "rays", "seed"):
-            file.attrs[name] = getattr(survey, name)
-        for dims, values in variables.values():
-            for dim, size in zip(dims, values.shape, strict=True):
-                if dim not in file.dimensions:
-                    file.dimensions[dim] = size
-        for name, (dims, values) in variables.items():
-            packed = {"compression": "gzip", "compression_opts": 9, "shuffle": True}
-            file.create_variable(name, dims, data=values, **packed)
+    made_by = f"scripts/ray_trace.py, Sionna RT {rt.__version__}"
+    names = ("carrier_hz", "bandwidth_hz", "step_m", "radius_m", "max_depth", "rays", "seed")
+    stated = {name: getattr(survey, name) for name in names}
+    np.savez_compressed(path, attribution=attribution, made_by=made_by, **stated, **arrays)
 
 
 def main() -> None:
@@ -296,7 +282,7 @@ def main() -> None:
     first = " ".join((__doc__ or "").split("\n\n")[0].split())
     parser = argparse.ArgumentParser(description=first)
     parser.add_argument("scene", help=f"{', '.join(BASES)}, another of Sionna's, or an XML file")
-    parser.add_argument("--out", type=Path, help="file to write; else SCENE.nc")
+    parser.add_argument("--out", type=Path, help="file to write; else SCENE.npz")
     parser.add_argument("--base", type=float, nargs=3, metavar=("X", "Y", "Z"), help="metres")
     parser.add_argument("--attribution", default="", help="whom the scene's data are owed to")
     for name in (
@@ -314,7 +300,7 @@ def main() -> None:
     if known is None and not Path(name).is_file():
         parser.error(f"{name}: neither a scene of Sionna nor a file")
     survey = Survey(tuple(base or BASES[name]), **args)
-    path = out or Path(f"{Path(name).stem}.nc")
+    path = out or Path(f"{Path(name).stem}.npz")
     write(path, trace_scene(rt.load_scene(known or name), survey), survey, attribution)
     print(f"{path}: {path.stat().st_size / 2**10:.0f} KiB")
 

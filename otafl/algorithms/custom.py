@@ -80,7 +80,10 @@ def check_payload(call: Call, value: Any) -> Payload:
     call.require(
         fine, f"the payload as {describe_kind(value)}", "a tuple of otafl.core.contracts.Group"
     )
-    of_groups = [len(group.row_index) for group in value if group.row_index is not None]
+    each = [group.row_index for group in value if group.row_index is not None]
+    of_groups = [len(rows) for rows in each]
+    once = all(len(rows.unique()) == len(rows) for rows in each)
+    call.require(once, "a group with several rows of a device", "one row of a device in a group")
     for group in value:
         check_rows(
             call,

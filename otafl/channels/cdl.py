@@ -27,10 +27,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.channels.base import Channel
 from otafl.channels.fading import keep_global_state
-from otafl.channels.jakes import count_correlation_rounds
-from otafl.channels.ofdm import OfdmStates, Pairs, declare_delay_spread, group_frequencies
+from otafl.channels.ofdm import OfdmChannel, Pairs, declare_delay_spread, group_frequencies
 from otafl.channels.plane_waves import (
     RAY_OFFSETS,
     RAYS,
@@ -40,7 +38,6 @@ from otafl.channels.plane_waves import (
     draw_velocities,
     unit_vector,
 )
-from otafl.core.contracts import ChannelState
 from otafl.core.rng import declare_purpose
 from otafl.core.units import db_to_linear
 
@@ -147,7 +144,7 @@ def build_cdl_rays(
     )
 
 
-class Cdl(Channel):
+class Cdl(OfdmChannel):
     """CDL channel; h [S, K, A, B, F] is complex with E|h|^2 = 1."""
 
     class Settings(GeometricSettings):
@@ -172,23 +169,10 @@ class Cdl(Channel):
         frequency = group_frequencies(bandwidth_hz[pairs.rows], settings.subcarrier_groups)
         self.waves = PlaneWaves(self.rays, settings.antennas, frequency, pairs, settings.carrier_hz)
         self._velocity = draw_velocities(settings.speed_kmh, pairs)
-        self.correlation_rounds = count_correlation_rounds(settings)
-        self._states = OfdmStates(
-            self, pairs, self._draw, self.waves.numbers, self._draw_taps, self.waves.delay_s
-        )
+        waves = self.waves
+        self.build_states(pairs, waves.rotation, waves.delay_s, waves.numbers)
 
-    def get_state(self, round: int) -> ChannelState:
-        return self._states.get_state(round)
-
-    def get_large_scale_state(self, round: int) -> ChannelState:
-        return self._states.get_large_scale_state(round)
-
-    def _draw(self, index: Tensor, time_s: Tensor) -> Tensor:
-        """Draw h [R, U, K, A, F]."""
-        return self.waves.compute_response(self._draw_taps(index, time_s))
-
-    def _draw_taps(self, index: Tensor, time_s: Tensor) -> Tensor:
-        """Draw the amplitudes of the paths, [R, U, K, A, L]."""
+    def draw_taps(self, index: Tensor, time_s: Tensor) -> Tensor:
         if self._velocity is None:
             return self.waves.draw_taps(index)
         return self.waves.compute_moved_taps(time_s[:, :, None, None] * self._velocity)

@@ -36,10 +36,8 @@ from otafl.channels.cell_drop import (
     reflect_at_circle,
 )
 from otafl.channels.fading import ROUNDS_PER_BLOCK, RoundBlocks
-from otafl.channels.jakes import count_correlation_rounds
-from otafl.channels.ofdm import NUMBERS_AT_ONCE, OfdmStates, Pairs, group_frequencies
+from otafl.channels.ofdm import NUMBERS_AT_ONCE, OfdmChannel, Pairs, group_frequencies
 from otafl.channels.plane_waves import GeometricSettings, PlaneWaves, draw_velocities
-from otafl.core.contracts import ChannelState
 from otafl.core.rng import declare_purpose
 from otafl.core.units import db_to_linear
 
@@ -56,7 +54,7 @@ def _declare_by_name(defaults: Mapping[str, Any], description: str, **bounds: An
     )
 
 
-class Cell(Channel):
+class Cell(OfdmChannel):
     """Channel of a 3GPP cell; h [S, K, A, B, F] is complex.
 
     E|h|^2 = 1 over the phases of the rays.
@@ -136,15 +134,12 @@ class Cell(Channel):
         self._moves = settings.mobility == "linear"
         sionna = self._draw_drop()
         self._velocity = draw_velocities(settings.speed_kmh, pairs)
-        self.correlation_rounds = count_correlation_rounds(settings)
         frequency = group_frequencies(bandwidth_hz[pairs.rows], settings.subcarrier_groups)
         rays = build_cell_rays(self.links)
         self._waves = waves = PlaneWaves(
             rays, settings.antennas, frequency, pairs, settings.carrier_hz
         )
-        self._states = OfdmStates(
-            self, pairs, self._draw, waves.numbers, self._draw_taps, waves.delay_s
-        )
+        self.build_states(pairs, waves.rotation, waves.delay_s, waves.numbers)
 
         at_drop = -self.links.path_loss_db - self.links.penetration_db
         if settings.shadowing:
@@ -189,14 +184,7 @@ class Cell(Channel):
         self.indoor = self._pairs.expand_to_trials(self._indoor)
         return sionna
 
-    def get_state(self, round: int) -> ChannelState:
-        return self._states.get_state(round, self._get_gain(round))
-
-    def get_large_scale_state(self, round: int) -> ChannelState:
-        return self._states.get_large_scale_state(round, self._get_gain(round))
-
-    def _get_gain(self, round: int) -> Tensor:
-        """Return the large-scale gains [S, K] of a round."""
+    def get_gain(self, round: int) -> Tensor:
         return self._gains[round] if self._moves else self._fixed_gain
 
     def get_positions(self, round: int, trial: int = 0) -> Positions:
@@ -208,12 +196,7 @@ class Cell(Channel):
         """Return the gain [S, K] in the budget's unit and type."""
         return (gain / self._unit).to(self.budget.gain) * self.budget.gain
 
-    def _draw(self, index: Tensor, time_s: Tensor) -> Tensor:
-        """Draw h [R, U, K, A, F]."""
-        return self._waves.compute_response(self._draw_taps(index, time_s))
-
-    def _draw_taps(self, index: Tensor, time_s: Tensor) -> Tensor:
-        """Draw the amplitudes of the paths, [R, U, K, A, L]."""
+    def draw_taps(self, index: Tensor, time_s: Tensor) -> Tensor:
         if self._velocity is None:
             return self._waves.draw_taps(index)
         if self._moves:

@@ -287,30 +287,6 @@ def build_block_state(
     return ChannelState(h, gain, block_symbols, functools.cache(later), paths)
 
 
-class FlatStates:
-    """States of the rounds of a channel that is flat in frequency.
-
-    Parameters
-    ----------
-    channel : Channel
-        Channel with the settings of a fading channel.
-    fading : Fading
-        Its fading [S, K, A, B].
-    """
-
-    def __init__(self, channel: Channel, fading: Fading) -> None:
-        self._fading, self._gain = fading, channel.budget.gain
-        self._block_symbols = channel.settings.block_symbols
-
-    def get_state(self, round: int, among: Tensor | None = None) -> ChannelState:
-        """Return the state of a round, for the devices `among` [n], or for all if None."""
-
-        def draw(blocks: int) -> Tensor:
-            return self._fading.draw(round, blocks, among)[..., None]
-
-        return build_block_state(draw(1), self._gain, self._block_symbols, draw)
-
-
 def correlate_antennas(h: Tensor, neighbours: float, dim: int) -> Tensor:
     """Correlate the server's antennas with the covariance R_ab = r^|a-b|.
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import math
+from abc import abstractmethod
 from collections.abc import Callable
 
 import torch
@@ -20,6 +21,7 @@ from torch import Tensor
 
 from otafl.channels.base import Channel, FadingSettings
 from otafl.channels.fading import FADING, ROUNDS_PER_BLOCK, RoundBlocks, build_block_state
+from otafl.channels.jakes import count_correlation_rounds
 from otafl.core.contracts import ChannelState, Paths
 from otafl.core.rng import Purpose, Streams, declare_purpose
 from otafl.core.settings import declare_stackable
@@ -32,8 +34,6 @@ BLOCKS_PER_ROUND = 1 << 20
 
 NUMBERS_AT_ONCE = 1 << 22
 """Largest number of real numbers in a temporary tensor of a draw."""
-
-Draw = Callable[[Tensor, Tensor], Tensor]
 
 
 class OfdmSettings(FadingSettings):
@@ -168,43 +168,27 @@ def frequency_response(taps: Tensor, rotation: Tensor) -> Tensor:
     return h
 
 
-class OfdmStates:
-    """States of a frequency-selective channel's rounds.
+class OfdmChannel(Channel):
+    """Frequency-selective channel of paths; h [S, K, A, B, F] is complex."""
 
-    Parameters
-    ----------
-    channel : Channel
-        The channel.
-    pairs : Pairs
-        Its U x K pairs.
-    draw : callable
-        Draws h [R, U, K, A, F].
-    numbers : int
-        Real numbers in the largest temporary tensor of `draw` for one index.
-    taps : callable
-        Draws the amplitudes [R, U, K, A, L] of the paths.
-    delay_s : Tensor, float64 [U, K or 1, L]
-        Delays of the paths.
-    """
+    def build_states(self, pairs: Pairs, rotation: Tensor, delay_s: Tensor, numbers: int) -> None:
+        """Prepare the states of the channel's rounds.
 
-    def __init__(
-        self,
-        channel: Channel,
-        pairs: Pairs,
-        draw: Draw,
-        numbers: int,
-        taps: Draw,
-        delay_s: Tensor,
-    ) -> None:
-        settings: OfdmSettings = channel.settings
-        self._pairs = pairs
-        self._draw, self._draw_taps, self._delay_s = draw, taps, delay_s
-        self._block_symbols = settings.block_symbols
-        self._round_s = settings.round_interval_s
-        self._gain = channel.budget.gain
-        self._shape = settings.antennas, 1, settings.subcarrier_groups
-        self._dtype = channel.streams.dtype.to_complex()
-        bandwidth = channel.budget.bandwidth_hz[pairs.rows].double()
+        Parameters
+        ----------
+        pairs : Pairs
+            Its U x K pairs.
+        rotation : Tensor, complex [U, K or 1, 1, L, F]
+            Phasors of the paths' delays at the groups.
+        delay_s : Tensor, float64 [U, K or 1, L]
+            Delays of the paths.
+        numbers : int
+            Real numbers in the largest temporary tensor of a draw for one index.
+        """
+        settings: OfdmSettings = self.settings
+        self.correlation_rounds = count_correlation_rounds(settings)
+        self._pairs, self._rotation, self._delay_s = pairs, rotation, delay_s
+        bandwidth = self.budget.bandwidth_hz[pairs.rows].double()
         self._block_s = (settings.block_symbols or 0) / bandwidth  # one symbol a second and hertz
         self._at_once = max(1, NUMBERS_AT_ONCE // max(1, numbers))
         # long-term averages over correlated fading use rounds far apart, and waste most of a block
@@ -213,56 +197,74 @@ class OfdmStates:
         self._rounds = RoundBlocks(
             self._draw_first_blocks,
             length,
-            channel.correlation_rounds,
+            self.correlation_rounds,
             grows=length == ROUNDS_PER_BLOCK,
         )
 
-    def get_state(self, round: int, gain: Tensor | None = None) -> ChannelState:
-        """Return the state of a round.
+    @abstractmethod
+    def draw_taps(self, index: Tensor, time_s: Tensor) -> Tensor:
+        """Draw the amplitudes of the paths.
 
-        `gain` [S, K] is the large-scale gain; by default it is that of the budget.
+        Parameters
+        ----------
+        index : Tensor, int64 [R]
+            Indices of the random numbers, one for each block of a round.
+        time_s : Tensor, float64 [R, U]
+            Times of the blocks.
+
+        Returns
+        -------
+        Tensor, complex [R, U, K, A, L]
+            Amplitudes.
         """
-        gain = self._gain if gain is None else gain
-        h = self._pairs.expand_to_trials(self._rounds[round])[:, :, :, None]
-        later = functools.partial(self._draw_blocks, round)
-        paths = functools.partial(self._draw_paths, round)
-        return build_block_state(h, gain, self._block_symbols, later, paths)
 
-    def get_large_scale_state(self, round: int, gain: Tensor | None = None) -> ChannelState:
-        """Return a state of a round without its fading: h is 1."""
-        gain = self._gain if gain is None else gain
-        h = torch.ones((*gain.shape, *self._shape), dtype=self._dtype, device=gain.device)
+    def get_gain(self, round: int) -> Tensor:
+        """Return the large-scale gains [S, K] of a round, by default the budget's."""
+        return self.budget.gain
+
+    def get_state(self, round: int) -> ChannelState:
+        h = self._pairs.expand_to_trials(self._rounds[round])[:, :, :, None]
+        return self._build_state(round, h, functools.partial(self._draw_blocks, round))
+
+    def get_large_scale_state(self, round: int) -> ChannelState:
+        settings, gain = self.settings, self.get_gain(round)
+        shape = (*gain.shape, settings.antennas, 1, settings.subcarrier_groups)
+        h = torch.ones(shape, dtype=self.streams.dtype.to_complex(), device=gain.device)
+        return self._build_state(round, h, lambda blocks: h.expand(-1, -1, -1, blocks, -1))
+
+    def _build_state(self, round: int, h: Tensor, later: Callable[[int], Tensor]) -> ChannelState:
         paths = functools.partial(self._draw_paths, round)
-        return build_block_state(
-            h, gain, self._block_symbols, lambda blocks: h.expand(-1, -1, -1, blocks, -1), paths
-        )
+        return build_block_state(h, self.get_gain(round), self.settings.block_symbols, later, paths)
 
     def _draw_first_blocks(self, first: int, rounds: int) -> Tensor:
         """Draw the first blocks of rounds, [rounds, U, K, A, F]."""
         round = torch.arange(first, first + rounds, device=self._pairs.rows.device)
-        return self._draw_blocks_of_rounds(self._draw, round, torch.zeros_like(round))
+        return self._draw_responses(round, torch.zeros_like(round))
 
     def _draw_blocks(self, round: int, blocks: int) -> Tensor:
         """Draw the blocks of a round, [S, K, A, blocks, F]."""
         block = torch.arange(1, blocks, device=self._pairs.rows.device)
         parts = [self._rounds[round][None]]
         for part in block.split(self._at_once):
-            parts.append(
-                self._draw_blocks_of_rounds(self._draw, torch.full_like(part, round), part)
-            )
+            parts.append(self._draw_responses(torch.full_like(part, round), part))
         return self._pairs.expand_to_trials(torch.cat(parts).movedim(0, 3))
 
     def _draw_paths(self, round: int, blocks: int) -> Paths:
         """Draw the impulse responses of a round's first blocks."""
         block = torch.arange(blocks, device=self._pairs.rows.device)
         parts = [
-            self._draw_blocks_of_rounds(self._draw_taps, torch.full_like(part, round), part)
+            self._draw_taps_of_blocks(torch.full_like(part, round), part)
             for part in block.split(self._at_once)
         ]
         a = self._pairs.expand_to_trials(torch.cat(parts).movedim(0, 3))
         return Paths(a, self._pairs.expand_to_trials(self._delay_s)[:, :, None])
 
-    def _draw_blocks_of_rounds(self, draw: Draw, round: Tensor, block: Tensor) -> Tensor:
-        """Draw the blocks [R] of the rounds [R], [R, U, K, A, ...]."""
-        time = round.double()[:, None] * self._round_s + block[:, None] * self._block_s
-        return draw(round * BLOCKS_PER_ROUND + block, time)
+    def _draw_responses(self, round: Tensor, block: Tensor) -> Tensor:
+        """Draw the blocks [R] of the rounds [R], [R, U, K, A, F]."""
+        return frequency_response(self._draw_taps_of_blocks(round, block), self._rotation)
+
+    def _draw_taps_of_blocks(self, round: Tensor, block: Tensor) -> Tensor:
+        """Draw the amplitudes of the paths in the blocks [R] of the rounds [R]."""
+        time_s = round.double()[:, None] * self.settings.round_interval_s
+        time_s = time_s + block[:, None] * self._block_s
+        return self.draw_taps(round * BLOCKS_PER_ROUND + block, time_s)

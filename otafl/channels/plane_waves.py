@@ -26,7 +26,6 @@ from otafl.channels.ofdm import (
     OfdmSettings,
     Pairs,
     delay_rotations,
-    frequency_response,
     rotations,
 )
 from otafl.core.rng import declare_purpose
@@ -125,6 +124,8 @@ class PlaneWaves:
         Real numbers in the largest temporary tensor of a draw.
     delay_s : Tensor, float64 [U, K, L]
         Delays of the paths.
+    rotation : Tensor, complex [U, K, 1, L, F]
+        Phasors of the delays at the groups.
     """
 
     def __init__(
@@ -141,8 +142,8 @@ class PlaneWaves:
         amplitude = rays.power.sqrt().to(dtype)
         self._rays = (amplitude[..., None] * steering).movedim(-1, 2).contiguous()
         self.delay_s = rays.delay_s
-        self._rotation = delay_rotations(rays.delay_s, frequency_hz[:, None], dtype)[:, :, None]
-        self.numbers = 2 * max(self._rays.numel(), self._rotation[..., 0, :].numel() * antennas)
+        self.rotation = delay_rotations(rays.delay_s, frequency_hz[:, None], dtype)[:, :, None]
+        self.numbers = 2 * max(self._rays.numel(), self.rotation[..., 0, :].numel() * antennas)
 
     def draw_taps(self, index: Tensor) -> Tensor:
         """Draw the amplitudes of the paths, [R, U, K, A, L], with new phases at the indices [R]."""
@@ -158,10 +159,6 @@ class PlaneWaves:
             self._start = self._pairs.draw_static_uniform(PHASE, (self._rays.shape[-1],)).double()
         cycles = (self._travel * (way_m / self._wavelength)[..., None, :]).sum(-1)
         return self._sum_rays(rotations(self._start + cycles, self._dtype))
-
-    def compute_response(self, taps: Tensor) -> Tensor:
-        """Compute h [R, U, K, A, F] from the amplitudes of the paths, [R, U, K, A, L]."""
-        return frequency_response(taps, self._rotation)
 
     def _sum_rays(self, phase: Tensor) -> Tensor:
         """Sum the rays of each path with phases [R, U, K, P], [R, U, K, A, L]."""

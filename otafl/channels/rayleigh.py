@@ -7,6 +7,7 @@ correlated if devices move.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from typing import ClassVar, Literal
 
 import torch
@@ -18,11 +19,11 @@ from otafl.channels.fading import (
     FADING,
     BatchedFading,
     Fading,
-    FlatStates,
+    build_block_state,
     correlate_antennas,
 )
 from otafl.channels.jakes import Jakes, count_correlation_rounds
-from otafl.channels.ris import FlatFadingSettings, add_surface
+from otafl.channels.ris import FlatFadingSettings, ReflectedChannel
 from otafl.core.contracts import ChannelState
 from otafl.core.rng import Purpose
 
@@ -30,7 +31,41 @@ RAYLEIGH_AMPLITUDE = math.sqrt(math.pi) / 2.0
 """E|h| of h ~ CN(0, 1)."""
 
 
-class Rayleigh(Channel):
+class FlatFading(Channel):
+    """Fading that is flat in frequency, with a path over a reflecting surface if there is one."""
+
+    is_flat: ClassVar[bool] = True
+
+    @abstractmethod
+    def build_direct(self) -> Fading:
+        """Build the fading [S, K, A, B] of the direct path."""
+
+    def prepare(self) -> None:
+        settings: FlatFadingSettings = self.settings
+        self.has_closed_form = settings.antennas == 1 and settings.ris is None
+        self.correlation_rounds = count_correlation_rounds(settings)
+        self._fading = self.build_direct()
+        if settings.ris is not None:
+            self.num_sounded_paths = settings.ris.num_sounded_paths
+            to_surface = build_fading(self, settings.ris.elements, FADING / "ris")
+            self._fading = ReflectedChannel(self, self._fading, to_surface)
+
+    def get_state(self, round: int) -> ChannelState:
+        return self._draw_state(round)
+
+    def get_state_of_devices(self, round: int, devices: Tensor) -> ChannelState:
+        return self._draw_state(round, devices)
+
+    def _draw_state(self, round: int, among: Tensor | None = None) -> ChannelState:
+        """Draw the state of a round, for the devices `among` [n], or for all if None."""
+
+        def draw(blocks: int) -> Tensor:
+            return self._fading.draw(round, blocks, among)[..., None]
+
+        return build_block_state(draw(1), self.budget.gain, self.settings.block_symbols, draw)
+
+
+class Rayleigh(FlatFading):
     """Rayleigh fading of S trials over K devices and A antennas.
 
     A state has h [S, K, A, B, 1], complex with E|h|^2 = 1, of the first of B coherence blocks and,
@@ -39,7 +74,6 @@ class Rayleigh(Channel):
     closed forms are accurate to 0.2 %. Example: `studies/physical_layer/nmse_snr.yaml`.
     """
 
-    is_flat: ClassVar[bool] = True
     is_gaussian: ClassVar[bool] = True
     unit_mean_amplitude: ClassVar[float] = RAYLEIGH_AMPLITUDE
 
@@ -48,17 +82,8 @@ class Rayleigh(Channel):
 
     settings: Settings
 
-    def prepare(self) -> None:
-        self.has_closed_form = self.settings.antennas == 1 and self.settings.ris is None
-        self.correlation_rounds = count_correlation_rounds(self.settings)
-        self.num_sounded_paths = self.settings.num_sounded_paths
-        self._states = FlatStates(self, add_surface(self, build_fading(self), build_fading))
-
-    def get_state(self, round: int) -> ChannelState:
-        return self._states.get_state(round)
-
-    def get_state_of_devices(self, round: int, devices: Tensor) -> ChannelState:
-        return self._states.get_state(round, devices)
+    def build_direct(self) -> Fading:
+        return build_fading(self)
 
     def compute_mean_inverse(self, threshold: float, gain: float, error_variance: float) -> float:
         return compute_mean_inverse(threshold, gain, error_variance)

@@ -15,18 +15,17 @@ Xiao, Zheng, Beaulieu 2006, "Novel Sum-of-Sinusoids Simulation Models for Raylei
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from otafl.channels.base import Channel
-from otafl.channels.fading import FADING, Fading, FlatStates, draw_static_uniform
-from otafl.channels.jakes import Oscillators, count_correlation_rounds, doppler_hz
-from otafl.channels.rayleigh import build_fading
-from otafl.channels.ris import FlatFadingSettings, add_surface
-from otafl.core.contracts import ChannelState
+from otafl.channels.fading import FADING, Fading, draw_static_uniform
+from otafl.channels.jakes import Oscillators, doppler_hz
+from otafl.channels.rayleigh import FlatFading, build_fading
+from otafl.channels.ris import FlatFadingSettings
 from otafl.core.settings import Decibels, declare_stackable
 from otafl.core.units import db_to_linear
 
@@ -34,7 +33,7 @@ _WIDTH = 12.0
 _MAX_K = 1e7
 
 
-class Rician(Channel):
+class Rician(FlatFading):
     """Rician fading; h [S, K, A, 1, 1] is complex with E|h|^2 = 1.
 
     A reflecting surface increases E|h|^2. A device's line of sight has a uniform phase and, over a
@@ -43,8 +42,6 @@ class Rician(Channel):
     Doppler shift.
     """
 
-    is_flat: ClassVar[bool] = True
-
     class Settings(FlatFadingSettings):
         name: Literal["rician"] = "rician"
         k_factor_db: Decibels = declare_stackable(6.0)
@@ -52,24 +49,14 @@ class Rician(Channel):
 
     settings: Settings
 
-    def prepare(self) -> None:
-        self.has_closed_form = self.settings.antennas == 1 and self.settings.ris is None
-        self.correlation_rounds = count_correlation_rounds(self.settings)
-        self.num_sounded_paths = self.settings.num_sounded_paths
+    def build_direct(self) -> Fading:
         self._k_factor = db_to_linear(self.hyper["k_factor_db"])  # [S]
-        direct = _Sum(LineOfSight(self), build_fading(self), self._k_factor)
-        self._states = FlatStates(self, add_surface(self, direct, build_fading))
+        return _Sum(LineOfSight(self), build_fading(self), self._k_factor)
 
     @property
     def unit_mean_amplitude(self) -> Tensor:
         """E|h|, [S, 1]."""
         return compute_mean_amplitude(self._k_factor)[:, None]
-
-    def get_state(self, round: int) -> ChannelState:
-        return self._states.get_state(round)
-
-    def get_state_of_devices(self, round: int, devices: Tensor) -> ChannelState:
-        return self._states.get_state(round, devices)
 
 
 class LineOfSight:

@@ -31,7 +31,6 @@ Wu, Zhang 2019, "Intelligent Reflecting Surface Enhanced Wireless Network via Jo
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -40,7 +39,6 @@ from torch import Tensor
 
 from otafl.channels.base import Channel, FadingSettings
 from otafl.channels.fading import FADING, Fading
-from otafl.core.rng import Purpose
 from otafl.core.settings import Decibels, Settings
 from otafl.core.units import db_to_linear
 
@@ -72,11 +70,6 @@ class FlatFadingSettings(FadingSettings):
 
     ris: RisSettings | None = None
     """reflecting surface; none by default"""
-
-    @property
-    def num_sounded_paths(self) -> int:
-        """Paths of a device that are sounded to set the surface."""
-        return 0 if self.ris is None else self.ris.num_sounded_paths
 
 
 class ReflectedChannel:
@@ -220,28 +213,3 @@ def align_phases(direct: Tensor, to_server: Tensor, to_surface: Tensor, unblocke
         phasors = torch.sgn(along.conj())
         u = unblocked * direct + torch.einsum("sam,smb->sab", to_server, phasors * to_surface)
     return phasors
-
-
-def add_surface(
-    channel: Channel, direct: Fading, scatter: Callable[[Channel, int, Purpose], Fading]
-) -> Fading:
-    """Add the path over a channel's reflecting surface to its direct path, if it has a surface.
-
-    Parameters
-    ----------
-    channel : Channel
-        Channel with `FlatFadingSettings`.
-    direct : Fading
-        Fading [S, K, A, B] of the direct path.
-    scatter : callable
-        Builds Rayleigh fading of a channel, for a number of antennas, from a random stream.
-
-    Returns
-    -------
-    Fading
-        Fading of both paths; `direct` without a surface.
-    """
-    ris = channel.settings.ris
-    if ris is None:
-        return direct
-    return ReflectedChannel(channel, direct, scatter(channel, ris.elements, FADING / "ris"))

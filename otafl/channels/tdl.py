@@ -26,22 +26,19 @@ import torch
 from torch import Tensor
 
 from otafl.channels import rayleigh
-from otafl.channels.base import Channel
 from otafl.channels.fading import FADING, correlate_antennas, keep_global_state
-from otafl.channels.jakes import count_correlation_rounds, doppler_hz
+from otafl.channels.jakes import doppler_hz
 from otafl.channels.ofdm import (
     PHASE,
+    OfdmChannel,
     OfdmSettings,
-    OfdmStates,
     Pairs,
     declare_delay_spread,
     delay_rotations,
-    frequency_response,
     group_frequencies,
     rotations,
 )
 from otafl.channels.plane_waves import line_array
-from otafl.core.contracts import ChannelState
 from otafl.core.rng import declare_purpose
 
 ANGLE = declare_purpose("fading_angle", __name__)
@@ -128,7 +125,7 @@ def sum_of_sinusoids(cycles: Tensor, cosine: Tensor, start: Tensor) -> Tensor:
     return (turning[:, :, :, None] * start).sum(-1) / math.sqrt(cosine.shape[-1])
 
 
-class Tdl(Channel):
+class Tdl(OfdmChannel):
     """TDL channel; h [S, K, A, B, F] is complex with E|h|^2 = 1.
 
     The line of sight reaches the server's antennas, half a wavelength apart, at an angle of the
@@ -154,7 +151,7 @@ class Tdl(Channel):
         self._power = profile.power.to(streams.device, streams.dtype)
         frequency = group_frequencies(bandwidth_hz[pairs.rows], settings.subcarrier_groups)
         delay = spread[pairs.rows].double()[:, None] * profile.delay.to(streams.device)
-        self._rotation = delay_rotations(delay, frequency, streams.dtype)[:, None, None]
+        rotation = delay_rotations(delay, frequency, streams.dtype)[:, None, None]
         self._los = None
         if profile.los_power:
             arrival = 2.0 * math.pi * pairs.draw_static_uniform(ARRIVAL, ()).double()
@@ -162,7 +159,6 @@ class Tdl(Channel):
             steering = rotations(line_array(arrival, level, settings.antennas), streams.dtype)
             self._los = math.sqrt(profile.los_power) * steering  # [U, K, A]
         self.has_closed_form = settings.antennas == 1 and self._los is None
-        self.correlation_rounds = count_correlation_rounds(settings)
 
         taps = (settings.antennas, len(self._power))
         numbers = 2 * pairs.count * self.devices * settings.antennas
@@ -176,22 +172,12 @@ class Tdl(Channel):
             self._los_start = pairs.draw_static_uniform(LINE_OF_SIGHT, ()).double()
         else:
             numbers *= max(len(self._power), settings.subcarrier_groups)
-        self._states = OfdmStates(self, pairs, self._draw, numbers, self._draw_taps, delay[:, None])
-
-    def get_state(self, round: int) -> ChannelState:
-        return self._states.get_state(round)
-
-    def get_large_scale_state(self, round: int) -> ChannelState:
-        return self._states.get_large_scale_state(round)
+        self.build_states(pairs, rotation, delay[:, None], numbers)
 
     def compute_mean_inverse(self, threshold: float, gain: float, error_variance: float) -> float:
         return rayleigh.compute_mean_inverse(threshold, gain, error_variance)
 
-    def _draw(self, index: Tensor, time_s: Tensor) -> Tensor:
-        """Draw h [R, U, K, A, F]."""
-        return frequency_response(self._draw_taps(index, time_s), self._rotation)
-
-    def _draw_taps(self, index: Tensor, time_s: Tensor) -> Tensor:
+    def draw_taps(self, index: Tensor, time_s: Tensor) -> Tensor:
         """Draw the taps, [R, U, K, A, L]."""
         taps, turn = (
             self._compute_moving_taps(time_s) if self._moves else self._draw_independent_taps(index)

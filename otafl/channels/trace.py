@@ -1,24 +1,19 @@
 """Measured or simulated channels from a file.
 
-A trace is a NetCDF-4 file (or any HDF5 file with these data sets at its root):
+A trace is a NumPy file: an array (.npy), which is h, or arrays by their names (.npz):
 
-    attributes    schema         "otafl-trace-1"
-                  carrier_hz     carrier frequency
-                  bandwidth_hz   band that h covers
-    either        h_real, h_imag (round, device, antenna, group): frequency responses at the centres
-                                 of equal groups of sub-carriers
-    or            a_real, a_imag (round, device, antenna, path): impulse responses, complex
+    either        h              (round, device[, antenna[, group]]) complex: frequency responses at
+                                 the centres of equal groups of sub-carriers
+    or            a              (round, device, antenna, path) complex: impulse responses,
                                  amplitudes at the carrier
                   tau_s          (round, device, path) or (device, path): their delays in seconds
-    optional      gain           (round, device) or (device): linear large-scale power gains; h or a
+    optional      bandwidth_hz   band that h covers, by default the run's own
+                  gain           (round, device) or (device): linear large-scale power gains; h or a
                                  then has a mean power of one. Without it, a device's gain is the
                                  mean power of its responses over the file, by which they are
                                  divided
                   position_m     (round, device, 3) or (device, 3), with base_m (3): metres
-                  x_m, y_m, coverage_db (y, x), roof_m (y, x): map of the place
-
-A NumPy file (.npy, .npz) has the responses alone, as `otafl.channels.trace_files` describes; groups
-then cover the run's own bandwidth.
+                  x_m, y_m, coverage_db (y, x), roof_m (y, x), attribution: map of the place
 
 A run's devices are the file's first ones, or random ones in each trial (`places`). A run that is
 longer than the file starts it again. A device whose responses are zero has no path and is silent.
@@ -36,6 +31,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
@@ -43,7 +39,7 @@ from torch import Tensor
 from otafl.channels.base import Channel, ChannelSettings, Positions
 from otafl.channels.fading import build_block_state
 from otafl.channels.ofdm import delay_rotations, frequency_response, group_frequencies
-from otafl.channels.trace_files import Responses, read, write
+from otafl.channels.trace_files import Responses, read
 from otafl.core.arrays import to_numbers
 from otafl.core.contracts import ChannelState, LinkBudget, Paths
 from otafl.core.errors import UserError
@@ -111,7 +107,7 @@ class Trace(Channel):
         @property
         def file(self) -> str:
             """Path of the file."""
-            return self.path or str(SCENES / f"{self.scene}.nc")
+            return self.path or str(SCENES / f"{self.scene}.npz")
 
         @property
         def file_entry(self) -> str:
@@ -266,7 +262,7 @@ def export_trace(
     rounds : sequence of int
         Rounds of the channel, in the order of the file.
     path : str or Path
-        NetCDF-4 file to write.
+        File to write, which ends in .npz.
     carrier_hz, bandwidth_hz : float
         Carrier frequency and bandwidth of the responses.
     trial : int
@@ -275,8 +271,7 @@ def export_trace(
     states = [channel.get_state(round) for round in rounds]
     h = torch.stack([state.h[trial, :, :, 0] for state in states]).cpu().numpy()
     gain = torch.stack([state.gain[trial] for state in states]).cpu().numpy()
-    gains = {"gain": (("round", "device"), gain)}
-    write(path, carrier_hz, bandwidth_hz, h, "h", "group", gains)
+    np.savez_compressed(path, h=h, gain=gain, carrier_hz=carrier_hz, bandwidth_hz=bandwidth_hz)
 
 
 def export_impulse_responses(
@@ -300,7 +295,7 @@ def export_impulse_responses(
     tau_s : array, float [batch, num_rx, num_tx, paths]
         Delays in seconds; the batch dimension is optional.
     path : str or Path
-        NetCDF-4 file to write.
+        File to write, which ends in .npz.
     carrier_hz, bandwidth_hz : float
         Carrier frequency and bandwidth of the responses.
     direction : {"uplink", "downlink"}
@@ -327,8 +322,10 @@ def export_impulse_responses(
     times = a.shape[6]
     response = a[:, 0, :, :, 0].transpose(0, 4, 2, 1, 3)  # batch, time, device, antenna, path
     response = response.reshape(-1, *response.shape[2:])
-    delays = {"tau_s": (("round", "device", "path"), tau_s[:, 0].repeat(times, 0))}
-    write(path, carrier_hz, bandwidth_hz, response, "a", "path", delays)
+    tau_s = tau_s[:, 0].repeat(times, 0)
+    np.savez_compressed(
+        path, a=response, tau_s=tau_s, carrier_hz=carrier_hz, bandwidth_hz=bandwidth_hz
+    )
 
 
 def _get_frequencies(settings: Trace.Settings, file: Responses, budget: LinkBudget) -> Tensor:

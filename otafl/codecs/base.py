@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from otafl.algorithms.custom import get_class
 from otafl.core import contracts as c
 from otafl.core import registry, settings
 from otafl.core.errors import UserError
@@ -45,13 +46,6 @@ class Codec(Stateful, ABC):
     model_shapes : dict of str to tuple of int
         Shapes of the parameters that a method sends side by side in one tensor [n, P], in order.
         The engine sets them. They are empty for updates of an own loop, which have shapes.
-    """
-
-    has_single_row: ClassVar[bool] = True
-    """Whether it encodes one row of a device.
-
-    Of several rows in a group the mean would be transmitted, which may not be one of the coded
-    values.
     """
 
     is_lossless: ClassVar[bool] = False
@@ -131,21 +125,11 @@ class Codec(Stateful, ABC):
             The payload with encoded uplink groups.
         memory : Tensors [N, ...]
             Memory if the server receives nothing of it.
-
-        Raises
-        ------
-        UserError
-            If a device has several rows in a group, and the codec encodes one.
         """
         context = c.Context(cohort, self.hyper, streams, round)
         coded = []
         for index, group in enumerate(payload):
             if group.route == "uplink":
-                if self.has_single_row and has_repeated_devices(group):
-                    raise UserError(
-                        f"codec.name: '{self.settings.name}' encodes one row per device, and the "
-                        "algorithm sends several rows of a device in one group; use codec: identity"
-                    )
                 group, memory = self.encode_group(group, index, memory, context)
             coded.append(group)
         return tuple(coded), memory
@@ -306,12 +290,6 @@ def get_trial_device(group: c.Group, cohort: c.Cohort) -> tuple[Tensor, Tensor]:
     return cohort.trial[group.row_index], cohort.device[group.row_index]
 
 
-def has_repeated_devices(group: c.Group) -> bool:
-    """Return whether a device has several rows in a group."""
-    rows = group.row_index
-    return rows is not None and len(torch.unique(rows)) < len(rows)
-
-
 def require_all_coordinates(groups: Iterable[c.Group], name: str, what: str) -> None:
     """Raise UserError if devices have only some of the coordinates.
 
@@ -361,3 +339,20 @@ def find_vote_problems(scenario: Any, name: str) -> Iterator[Problem]:
             "signals; use transport: over_the_air, or another codec"
         )
         yield make_problem(text, "transport", "codec")
+
+
+def find_mean_problems(scenario: Any, name: str) -> Iterator[Problem]:
+    """Yield problems if the server gets other than one mean, from which the next round follows."""
+    method = scenario.algorithm
+    if get_class(method).describe_payload(method.values).needs == "each":
+        text = (
+            f"'{name}' decodes the mean of the updates, and the algorithm needs each update; use "
+            "another codec, or fedavg"
+        )
+        yield make_problem(text, "codec", "algorithm")
+    if scenario.robust.is_active:
+        text = (
+            f"a rule needs several decoded inputs, and codec '{name}' decodes one mean, from which "
+            "the next round follows; use another codec"
+        )
+        yield make_problem(text, "robust", "codec")

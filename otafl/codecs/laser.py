@@ -45,28 +45,21 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.algorithms.custom import get_class
 from otafl.codecs.base import (
-    Codec,
     EncodedGroup,
     find_late_problems,
+    find_mean_problems,
     find_vote_problems,
     get_shapes,
+    get_trial_device,
 )
 from otafl.codecs.sparse import (
-    FEEDBACK,
-    ErrorFeedbackSettings,
-    Feedback,
-    add_memory,
-    gather_memory,
-    store_memory,
-    subtract_delivered,
+    FeedbackCodec,
 )
 from otafl.core.contracts import (
     Broadcast,
     Cohort,
     Context,
-    DeliveredMasks,
     Group,
     Hyper,
     Payload,
@@ -128,13 +121,13 @@ class _Sent:
         return flatten(whole)
 
 
-class Laser(ErrorFeedbackSettings):
+class Laser(FeedbackCodec):
     """Low-rank factors of the layers, sent in turn, with a power split over the layers."""
 
     state_attrs: ClassVar = ("_factors", "_norms")
     sends_sums = True
 
-    class Settings(Codec.Settings):
+    class Settings(FeedbackCodec.Settings):
         small: ClassVar[Mapping[str, Any]] = {"rank": 1}
 
         name: Literal["laser"] = "laser"
@@ -143,32 +136,11 @@ class Laser(ErrorFeedbackSettings):
         power_split: PowerSplit = "norm"
         """shares of the power of the layers: none, as one payload with one scalar; norm,
         proportional to the received norm (LASER); optimal, of least squared error"""
-        error_feedback: Feedback = True
-
-        @property
-        def assumes_increments(self) -> str:
-            return FEEDBACK if self.error_feedback else ""
 
         def check(self, scenario: Any) -> Iterator[Problem]:
             yield from find_late_problems(scenario, self.name, "factor")
             yield from find_vote_problems(scenario, self.name)
-            yield from self._find_part_problems(scenario)
-
-        def _find_part_problems(self, scenario: Any) -> Iterator[Problem]:
-            """Yield the parts of a scenario that need each update or change the power split."""
-            method = scenario.algorithm
-            if get_class(method).describe_payload(method.values).needs == "each":
-                text = (
-                    "'laser' decodes the mean of the updates, and the algorithm needs each "
-                    "update; use another codec, or fedavg"
-                )
-                yield make_problem(text, "codec", "algorithm")
-            if scenario.robust.is_active:
-                text = (
-                    "a rule needs several decoded inputs, and codec 'laser' decodes one mean, "
-                    "from which the next factor follows; use another codec"
-                )
-                yield make_problem(text, "robust", "codec")
+            yield from find_mean_problems(scenario, self.name)
             blockwise = getattr(scenario.transport.values, "normalise", "") == "block"
             if blockwise and self.power_split != "none":
                 text = (
@@ -221,9 +193,8 @@ class Laser(ErrorFeedbackSettings):
             )
         sent = self._plan(group, index, context)
         self._sent[index] = sent
-        trial = _get_trial(group, context)
-        a = add_memory(flatten(group.tensors), None, group, index, memory)
-        memory = store_memory(a, None, group, index, memory)
+        trial = get_trial_device(group, context.cohort)[0]
+        a, memory = self.add_memory(flatten(group.tensors), None, group, index, memory)
         tensors = {
             name: block * unsqueeze_like(sent.gains[name][trial], block)
             for name, block in sent.compress(a, trial).items()
@@ -285,21 +256,16 @@ class Laser(ErrorFeedbackSettings):
         gains = compute_gains(norms, norms.new_tensor(sizes), self.settings.power_split)
         return dict(zip(parts, gains, strict=True))
 
-    def on_ack(
-        self, memory: Tensors, payload: Payload, delivered_masks: DeliveredMasks, context: Context
-    ) -> Tensors:
-        """Remove what the factors contain from the memory, where all of them are delivered.
+    def find_received(
+        self, group: Group, index: int, delivered: Tensor, a: Tensor, context: Context
+    ) -> Tensor:
+        """Find what the factors contain, where all of them are delivered.
 
         It is computed again from the memory. A part of the factors contains no coordinate.
         """
-        for index, (group, delivered) in enumerate(zip(payload, delivered_masks, strict=True)):
-            if group.route == "uplink":
-                sent, trial = self._sent[index], _get_trial(group, context)
-                known = gather_memory(group, index, memory)
-                low_rank = sent.expand(sent.compress(known, trial), trial)
-                whole = delivered.all(1, keepdim=True)
-                memory = subtract_delivered(low_rank, whole, group, index, memory)
-        return memory
+        sent, trial = self._sent[index], get_trial_device(group, context.cohort)[0]
+        low_rank = sent.expand(sent.compress(a, trial), trial)
+        return torch.where(delivered.all(1, keepdim=True), low_rank, 0.0)
 
     def decode(self, received: Received) -> Received:
         """Decode the mean, and keep the factors that it contains for the next round.
@@ -379,12 +345,6 @@ def _choose_rank(shape: tuple[int, ...], rank: int) -> int:
     rows, columns = shape[0], math.prod(shape[1:])
     least = min(rank, rows, columns)
     return least if least * (rows + columns) < rows * columns else 0
-
-
-def _get_trial(group: Group, context: Context) -> Tensor:
-    """Return the trial [n] of the rows of a group."""
-    rows, trial = group.row_index, context.cohort.trial
-    return trial if rows is None else trial[rows]
 
 
 def _remove_gains(sent: _Sent, tensors: Tensors) -> Tensors:

@@ -20,7 +20,6 @@ from otafl.core.settings import declare_stackable
 class Identity(Codec):
     """Payload as it is, with 32 bits per coordinate on a digital uplink."""
 
-    has_single_row = False
     is_lossless = True
 
     class Settings(Codec.Settings):
@@ -41,8 +40,6 @@ class Uniform(Codec):
 
     The two ends are sent as floats in addition to the tensor.
     """
-
-    has_single_row = False
 
     class Settings(Codec.Settings):
         name: Literal["uniform"] = "uniform"
@@ -252,14 +249,11 @@ class Obda(Codec):
         means = list(received.mean)
         for index in self._voted:
             means[index] = {
-                name: self._compute_vote(block, received.delivered_weight(index, name))
+                name: _apply_signs(self.hyper["step"], block)
+                * (received.delivered_weight(index, name) > 0)
                 for name, block in received.mean[index].items()
             }
         return replace(received, mean=tuple(means))
-
-    def _compute_vote(self, block: Tensor, weight: Tensor) -> Tensor:
-        """Return the step for which sums [S, *shape] vote; 0 without delivered weight."""
-        return _apply_signs(self.hyper["step"], block) * (weight > 0)
 
     def count_bits(self, group: Group) -> float:
         return float(group.num_coordinates)

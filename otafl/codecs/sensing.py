@@ -19,16 +19,10 @@ from torch import Tensor
 from otafl.codecs.amp import compute_default_threshold, run_amp
 from otafl.codecs.base import Codec, EncodedGroup, get_shapes, require_all_coordinates
 from otafl.codecs.sparse import (
-    FEEDBACK,
-    ErrorFeedbackSettings,
-    Feedback,
-    add_memory,
+    FeedbackCodec,
     count_kept,
-    gather_memory,
-    store_memory,
-    subtract_delivered,
 )
-from otafl.core.contracts import Cohort, Context, DeliveredMasks, Group, Hyper, Payload, Tensors
+from otafl.core.contracts import Cohort, Context, Group, Hyper, Payload, Tensors
 from otafl.core.errors import UserError
 from otafl.core.rng import Purpose, Streams, declare_family
 from otafl.factorised.shrinkage import keep_largest
@@ -98,7 +92,7 @@ MEASURED = "measured"
 """Name of the only tensor of an encoded group."""
 
 
-class CompressedSensing(ErrorFeedbackSettings):
+class CompressedSensing(FeedbackCodec):
     """Random projections of sparse updates, from whose sum over the air AMP recovers the sum.
 
     A device adds its memory, keeps the k largest magnitudes, and sends A x_k with a Gaussian A that
@@ -118,7 +112,7 @@ class CompressedSensing(ErrorFeedbackSettings):
 
     state_attrs: ClassVar = ("_shapes",)
 
-    class Settings(Codec.Settings):
+    class Settings(FeedbackCodec.Settings):
         small: ClassVar[Mapping[str, Any]] = {"iterations": 10}
 
         name: Literal["compressed_sensing"] = "compressed_sensing"
@@ -134,11 +128,6 @@ class CompressedSensing(ErrorFeedbackSettings):
         estimate: Literal["amp", "linear"] = "amp"
         """estimate of the sum: amp, by approximate message passing; linear, the vector of least
         norm with these measurements, as in the program of Makkuva et al. 2024"""
-        error_feedback: Feedback = True
-
-        @property
-        def assumes_increments(self) -> str:
-            return FEEDBACK if self.error_feedback else ""
 
         def find_conflicts(self) -> Iterator[str]:
             if self.keep > self.ratio:
@@ -158,9 +147,8 @@ class CompressedSensing(ErrorFeedbackSettings):
         """Return the measurements A x of the sparse rows, [n, C m]."""
         require_all_coordinates((group,), "compressed_sensing", "mixes all coordinates")
         self._shapes[index] = get_shapes(group)
-        a = add_memory(flatten(group.tensors), None, group, index, memory)
+        a, memory = self.add_memory(flatten(group.tensors), None, group, index, memory)
         sparse = self._sparsify(a)
-        memory = store_memory(a, None, group, index, memory)
         chunks, matrix = self._count_chunks(group.num_coordinates)
         filled = torch.nn.functional.pad(
             sparse, (0, chunks * matrix.shape[1] - group.num_coordinates)
@@ -172,19 +160,14 @@ class CompressedSensing(ErrorFeedbackSettings):
         """Set all but the largest magnitudes of the rows a [n, P] to 0."""
         return keep_largest(a, count_kept(self.settings.keep, a.shape[1]))
 
-    def on_ack(
-        self, memory: Tensors, payload: Payload, delivered_masks: DeliveredMasks, context: Context
-    ) -> Tensors:
-        """Remove the projected coordinates from the memory, if all measurements are delivered.
+    def find_received(
+        self, group: Group, index: int, delivered: Tensor, a: Tensor, context: Context
+    ) -> Tensor:
+        """Find the projected coordinates, if all measurements are delivered.
 
-        It is computed again from the memory. A part of the measurements contains no coordinate.
+        They are computed again from the memory. A part of the measurements contains no coordinate.
         """
-        for index, (group, delivered) in enumerate(zip(payload, delivered_masks, strict=True)):
-            if group.route == "uplink":
-                sparse = self._sparsify(gather_memory(group, index, memory))
-                whole = delivered.all(1, keepdim=True)
-                memory = subtract_delivered(sparse, whole, group, index, memory)
-        return memory
+        return torch.where(delivered.all(1, keepdim=True), self._sparsify(a), 0.0)
 
     def _count_chunks(self, num_coordinates: int) -> tuple[int, Tensor]:
         """Return the number of chunks of a payload, and the matrix [m, n] of each.
@@ -241,7 +224,6 @@ class MatrixSensing(Codec):
     """
 
     state_attrs: ClassVar = ("_side", "_cuts")
-    has_single_row = False
 
     class Settings(Codec.Settings):
         example: ClassVar[Mapping[str, Any]] = {"algorithm.name": "prox_sgd"}

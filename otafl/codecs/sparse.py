@@ -15,6 +15,7 @@ everything that was to be sent.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from typing import Annotated, Literal
 
 import torch
@@ -22,7 +23,7 @@ from pydantic import Field
 from torch import Tensor
 
 from otafl.codecs.base import Codec
-from otafl.core.contracts import Group, Payload, Tensors
+from otafl.core.contracts import Context, DeliveredMasks, Group, Payload, Tensors
 
 PositionCode = Annotated[
     Literal["plain", "enumerative"],
@@ -46,15 +47,101 @@ LEFT_OUT = "has the server take 0 for what a device does not send"
 """Reason why a codec that leaves coordinates out assumes increments."""
 
 
-class ErrorFeedbackSettings(Codec):
+class FeedbackCodec(Codec):
     """Codec whose devices remember what the server has not received, with `error_feedback`."""
+
+    class Settings(Codec.Settings):
+        error_feedback: Feedback = True
+
+        @property
+        def assumes_increments(self) -> str:
+            return FEEDBACK if self.error_feedback else ""
 
     @property
     def has_memory(self) -> bool:
         return bool(self.settings.error_feedback)
 
     def init(self, payload: Payload) -> Tensors:
-        return build_memory(payload) if self.has_memory else {}
+        """Return the devices' memory of zeros, "rest/<group>" [N, P] for each uplink group."""
+        memory = {}
+        for index, group in enumerate(payload if self.has_memory else ()):
+            if group.route == "uplink":
+                first = next(iter(group.tensors.values()))
+                zero = first.new_zeros(1, 1)
+                memory[_name_memory(index)] = zero.expand(len(first), group.num_coordinates)
+        return memory
+
+    def add_memory(
+        self, x: Tensor, mask: Tensor | None, group: Group, index: int, memory: Tensors
+    ) -> tuple[Tensor, Tensors]:
+        """Compute a = x + e, everything that is to be sent.
+
+        Parameters
+        ----------
+        x : Tensor, float [n, P]
+            Coordinates of the rows.
+        mask : Tensor, float [n, P], or None
+            1 where a row has a coordinate; all if None.
+        group : Group
+            The group.
+        index : int
+            Position of the group in the payload.
+        memory : Tensors [N, P]
+            Memory of the devices; empty without error feedback.
+
+        Returns
+        -------
+        a : Tensor, float [n, P]
+            Coordinates with the memory.
+        memory : Tensors [N, P]
+            Memory with e = a. Coordinates that a row does not have keep their memory.
+        """
+        if _name_memory(index) not in memory:
+            return x, memory
+        old = gather_memory(group, index, memory)
+        if mask is None:
+            a = rest = x + old
+        else:
+            a = x + old * mask
+            rest = a + old * (1.0 - mask)
+        return a, _replace_memory(rest, group, index, memory)
+
+    def on_ack(
+        self, memory: Tensors, payload: Payload, delivered_masks: DeliveredMasks, context: Context
+    ) -> Tensors:
+        """Subtract what the server has received from the memory, so that e = a - sent."""
+        for index, (group, delivered) in enumerate(zip(payload, delivered_masks, strict=True)):
+            if group.route == "uplink":
+                row_mask = delivered if group.row_index is None else delivered[group.row_index]
+                rest = gather_memory(group, index, memory)
+                rest = rest - self.find_received(group, index, row_mask, rest, context)
+                memory = _replace_memory(rest, group, index, memory)
+        return memory
+
+    @abstractmethod
+    def find_received(
+        self, group: Group, index: int, delivered: Tensor, a: Tensor, context: Context
+    ) -> Tensor:
+        """Find what the server has received of a group's coordinates.
+
+        Parameters
+        ----------
+        group : Group
+            The encoded group.
+        index : int
+            Position of the group in the payload.
+        delivered : Tensor, bool [n, 1], or for each number of the encoded group
+            Delivered numbers.
+        a : Tensor, float [n, P]
+            Everything that was to be sent.
+        context : Context
+            The devices, and the round.
+
+        Returns
+        -------
+        Tensor, float [n, P]
+            Received coordinates, 0 for others.
+        """
 
 
 def count_kept(share: float, num_coordinates: int) -> int:
@@ -106,103 +193,19 @@ def count_position_bits(num_coordinates: int, count: int, code: PositionCode = "
     return math.ceil(log_subsets / math.log(2.0) - 1e-6)
 
 
-def build_memory(payload: Payload) -> Tensors:
-    """Return the devices' memory of zeros, "rest/<group>" [N, P] for each uplink group."""
-    memory = {}
-    for index, group in enumerate(payload):
-        if group.route == "uplink":
-            first = next(iter(group.tensors.values()))
-            memory[_memory_name(index)] = first.new_zeros(1, 1).expand(
-                len(first), group.num_coordinates
-            )
-    return memory
-
-
-def add_memory(x: Tensor, mask: Tensor | None, group: Group, index: int, memory: Tensors) -> Tensor:
-    """Compute a = x + e [n, P] for the coordinates that the rows have.
-
-    Parameters
-    ----------
-    x : Tensor, float [n, P]
-        Coordinates of the rows.
-    mask : Tensor, float [n, P], or None
-        1 where a row has a coordinate; all if None.
-    group : Group
-        The group.
-    index : int
-        Position of the group in the payload.
-    memory : Tensors [N, P]
-        Memory of the devices, which may be empty.
-
-    Returns
-    -------
-    Tensor, float [n, P]
-        a; x without a memory.
-    """
-    rest = memory.get(_memory_name(index))
-    if rest is None:
-        return x
-    rest = rest if group.row_index is None else rest[group.row_index]
-    return x + (rest if mask is None else rest * mask)
-
-
-def store_memory(
-    a: Tensor, mask: Tensor | None, group: Group, index: int, memory: Tensors
-) -> Tensors:
-    """Return the memory with e = a [n, P], everything that is to be sent.
-
-    Coordinates that a row does not have keep their memory. Without a memory nothing changes. The
-    parameters are those of `add_memory`, with a instead of x.
-    """
-    name = _memory_name(index)
-    if name not in memory:
-        return memory
-    rest = a
-    if mask is not None:
-        old = memory[name] if group.row_index is None else memory[name][group.row_index]
-        rest = rest + old * (1.0 - mask)
-    if group.row_index is not None:
-        rest = memory[name].index_copy(0, group.row_index, rest)
-    return memory | {name: rest}
-
-
 def gather_memory(group: Group, index: int, memory: Tensors) -> Tensor:
     """Return the memory of the rows of a group, [n, P]."""
-    rest = memory[_memory_name(index)]
+    rest = memory[_name_memory(index)]
     return rest if group.row_index is None else rest[group.row_index]
 
 
-def subtract_delivered(
-    sent: Tensor, delivered_mask: Tensor, group: Group, index: int, memory: Tensors
-) -> Tensors:
-    """Subtract what the server has received from the memory.
-
-    Parameters
-    ----------
-    sent : Tensor, float [n, P]
-        Coordinates that the rows sent.
-    delivered_mask : Tensor, bool [N, 1] or [N, P]
-        Delivered coordinates.
-    group : Group
-        The group.
-    index : int
-        Position of the group in the payload.
-    memory : Tensors [N, P]
-        Memory of the devices.
-
-    Returns
-    -------
-    Tensors [N, P]
-        Memory with e = a - sent for delivered coordinates.
-    """
-    name = _memory_name(index)
-    row_mask = delivered_mask if group.row_index is None else delivered_mask[group.row_index]
-    rest = gather_memory(group, index, memory)
-    rest = rest - torch.where(row_mask, sent, 0.0)
+def _replace_memory(rest: Tensor, group: Group, index: int, memory: Tensors) -> Tensors:
+    """Return the memory [N, P] with that of the rows of a group, [n, P]."""
+    name = _name_memory(index)
     if group.row_index is not None:
         rest = memory[name].index_copy(0, group.row_index, rest)
     return memory | {name: rest}
 
 
-def _memory_name(index: int) -> str:
+def _name_memory(index: int) -> str:
     return f"rest/{index}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
@@ -16,6 +16,7 @@ from otafl.codecs.base import (
     Codec,
     EncodedGroup,
     find_late_problems,
+    find_mean_problems,
     find_vote_problems,
     flatten_known,
     get_shapes,
@@ -23,20 +24,15 @@ from otafl.codecs.base import (
     require_all_coordinates,
 )
 from otafl.codecs.sparse import (
-    FEEDBACK,
     LEFT_OUT,
-    ErrorFeedbackSettings,
-    Feedback,
+    FeedbackCodec,
     PositionCode,
-    add_memory,
     count_kept,
     count_position_bits,
     count_subset_bits,
     draw_random_subset,
-    store_memory,
-    subtract_delivered,
 )
-from otafl.core.contracts import Context, DeliveredMasks, Group, Hyper, Payload, Tensors
+from otafl.core.contracts import Broadcast, Context, Group, Hyper, Received, Tensors
 from otafl.core.problems import Problem
 from otafl.core.rng import Streams, declare_family
 from otafl.factorised.shrinkage import keep_largest
@@ -102,44 +98,133 @@ SENT = "sent"
 """Name of the only tensor of an encoded group."""
 
 
-class SharedSubset(ErrorFeedbackSettings):
-    """Random subset of the payload that all devices share, drawn in each round.
+NEVER = -1
+"""Round in which a coordinate that was never received counts as received."""
 
-    Server and devices draw it from a shared seed, so no positions are sent. Over the air the
-    symbols of all devices coincide: a payload of P coordinates takes round(keep P) channel uses,
-    while codecs topk and random_subset send zeros for the other coordinates. Coordinates outside
-    the subset count as 0 in the mean. A device adds them to its next update (error feedback) or,
-    without error feedback, drops them.
+
+def choose_coordinates(
+    sizes: Tensor, rounds: Tensor, draw: Tensor, count: int, largest: int, rule: str
+) -> Tensor:
+    """Choose the coordinates that all devices send, by magnitude and age.
+
+    Parameters
+    ----------
+    sizes : Tensor, float [S, P]
+        Magnitudes of the coordinates when they were last received; infinite if they never were.
+    rounds : Tensor, int64 [S, P]
+        Rounds in which they were last received; those of the lowest number are the oldest.
+    draw : Tensor, float [P]
+        Random numbers by which ties are decided.
+    count : int
+        Number of coordinates to choose, k.
+    largest : int
+        Number of the largest coordinates: of these the k oldest are chosen (`age_top_k`), or these
+        are chosen, and the oldest of the others (`fair_k`).
+    rule : {"age_top_k", "fair_k"}
+        The rule.
+
+    Returns
+    -------
+    Tensor, int64 [S, k]
+        Coordinates, rising.
+    """
+    order = draw.argsort()  # stable sorts then keep the order of the draw among equals
+    top = sizes[:, order].argsort(dim=1, descending=True, stable=True)[:, :largest]
+    is_top = torch.zeros_like(sizes, dtype=torch.bool).scatter_(1, top, True)
+    is_candidate = is_top if rule == "age_top_k" else ~is_top
+    kept = top[:, :0] if rule == "age_top_k" else top
+    last = rounds[:, order].where(is_candidate, torch.iinfo(rounds.dtype).max)
+    oldest = last.argsort(dim=1, stable=True)[:, : count - kept.shape[1]]
+    return order[torch.cat([kept, oldest], 1)].sort(1).values
+
+
+class SharedSubset(FeedbackCodec):
+    """Subset of the coordinates that all devices share, chosen in each round.
+
+    Over the air the symbols of all devices coincide: a payload of P coordinates takes k =
+    round(keep P) channel uses, while codecs topk and random_subset send zeros for the other
+    coordinates. Coordinates outside the subset count as 0 in the mean. A device adds them to its
+    next update (error feedback) or, without error feedback, drops them.
+
+    By default server and devices draw the subset from a shared seed, so no positions are sent. With
+    the other rules the server chooses it from the magnitudes of the last aggregate that contained a
+    coordinate, and from its age, the rounds since then. The downlink carries the positions, min(k
+    ceil(log2 P), P) bits. AgeTop-k takes the k oldest of the r largest coordinates: for r = k they
+    are the largest, and for r = P all take turns. FAIR-k takes the k_m largest, and the oldest of
+    the others. Coordinates that the server never received count as the largest and the oldest, and
+    ties are decided by the shared seed.
 
     References
     ----------
     Konecny, McMahan, Yu, Richtarik, Suresh, Bacon 2016, "Federated Learning: Strategies for
         Improving Communication Efficiency", random masks.
     Stich, Cordonnier, Jaggi 2018, "Sparsified SGD with Memory", rand_k.
+    Du, Zhu, Li, Yang 2025, "Age-Aware Partial Gradient Update Strategy for Federated Learning Over
+        the Air", arXiv 2504.01357: AgeTop-k.
+    Zhu, Zhao, Li, Du, Jin, Yang 2025, "Timely Parameter Updating in Over-the-Air Federated
+        Learning", arXiv 2512.19103: FAIR-k.
     """
 
-    state_attrs: ClassVar = ("_place", "_shapes")
+    state_attrs: ClassVar = ("_place", "_shapes", "_sizes", "_rounds", "_round")
 
-    class Settings(Codec.Settings):
+    class Settings(FeedbackCodec.Settings):
         small: ClassVar[Mapping[str, Any]] = {"keep": 0.5}
 
         name: Literal["shared_subset"] = "shared_subset"
         keep: float = Field(0.1, gt=0, le=1)
         """fraction of the coordinates that is sent"""
-        error_feedback: Feedback = True
+        rule: Literal["random", "age_top_k", "fair_k"] = "random"
+        """choice of the coordinates: at random, or by the server, the oldest of the largest
+        (age_top_k), or some of the largest and the oldest of the others (fair_k)"""
+        largest: float | None = Field(None, gt=0, le=1)
+        """for age_top_k, fraction r / P of the coordinates among which age decides, at least
+        `keep`; for fair_k, fraction k_m / k of the sent coordinates that are the largest. By
+        default half of what is possible: (1 + keep) / 2, or 0.5"""
 
         @property
         def assumes_increments(self) -> str:
             return LEFT_OUT
 
+        def count_largest(self, num_coordinates: int) -> int:
+            """Count the coordinates r or k_m."""
+            count = count_kept(self.keep, num_coordinates)
+            if self.rule == "fair_k":
+                return round(count * (0.5 if self.largest is None else self.largest))
+            share = 0.5 * (1.0 + self.keep) if self.largest is None else self.largest
+            return max(count, round(share * num_coordinates))
+
+        def find_conflicts(self) -> Iterator[str]:
+            if self.largest is None:
+                return
+            if self.rule == "random":
+                yield (
+                    "largest has no effect with rule: random; leave it out, or use rule: age_top_k "
+                    "or fair_k"
+                )
+            if self.rule == "age_top_k" and self.largest < self.keep:
+                yield (
+                    f"largest: got {self.largest:g}; must be at least keep, which is {self.keep:g}"
+                )
+
         def check(self, scenario: Any) -> Iterable[Problem]:
-            return find_late_problems(scenario, "shared_subset", "subset")
+            yield from find_late_problems(scenario, self.name, "subset")
+            if self.rule != "random":
+                yield from find_mean_problems(scenario, self.name)
 
     def __init__(self, settings: Settings, hyper: Hyper, streams: Streams) -> None:
         super().__init__(settings, hyper, streams)
         self._own = Streams([0], [0], streams.device, streams.dtype)  # the same in all trials
         self._place: dict[int, Tensor] = {}
         self._shapes: dict[int, Shapes] = {}
+        self._sizes: dict[int, Tensor] = {}
+        self._rounds: dict[int, Tensor] = {}
+        self._round = 0
+
+    def extend_broadcast(self, broadcast: Broadcast, round: int) -> Broadcast:
+        """Add the positions that the server has chosen; the first are drawn from the seed."""
+        counts = [(size.shape[1], self._place[i].shape[1]) for i, size in self._sizes.items()]
+        bits = sum(count_position_bits(num_coordinates, k) for num_coordinates, k in counts)
+        return replace(broadcast, side_coordinates=math.ceil(bits / 32))
 
     def encode_group(
         self, group: Group, index: int, memory: Tensors, context: Context
@@ -148,49 +233,75 @@ class SharedSubset(ErrorFeedbackSettings):
         require_all_coordinates(
             (group,), "shared_subset", "sends the same coordinates of all devices"
         )
-        a = add_memory(flatten(group.tensors), None, group, index, memory)
-        draw = self._own.draw_uniform(
-            SHARED_CHOICE / index, context.round, (group.num_coordinates,)
-        )[0]
-        place = (
-            draw.topk(count_kept(self.settings.keep, group.num_coordinates)).indices.sort().values
-        )
-        self._place[index], self._shapes[index] = place, get_shapes(group)
-        memory = store_memory(a, None, group, index, memory)
-        return replace(group, tensors={SENT: a[:, place]}), memory
+        a, memory = self.add_memory(flatten(group.tensors), None, group, index, memory)
+        self._shapes[index], self._round = get_shapes(group), int(context.round)
+        self._place[index] = self._choose(index, group.num_coordinates, context)
+        trial = get_trial_device(group, context.cohort)[0]
+        return replace(group, tensors={SENT: a.gather(1, self._place[index][trial])}), memory
 
-    def on_ack(
-        self, memory: Tensors, payload: Payload, delivered_masks: DeliveredMasks, context: Context
-    ) -> Tensors:
-        for index, (group, delivered) in enumerate(zip(payload, delivered_masks, strict=True)):
-            if group.route == "uplink":
-                delivered = (
-                    delivered if delivered.shape[1] == 1 else self._scatter(index, delivered)
-                )
-                sent = self._scatter(index, flatten(group.tensors))
-                memory = subtract_delivered(sent, delivered, group, index, memory)
-        return memory
+    def _choose(self, index: int, num_coordinates: int, context: Context) -> Tensor:
+        """Choose the coordinates of a group in a round, [S, k] int64, rising."""
+        settings, trials = self.settings, context.cohort.num_trials
+        draw = self._own.draw_uniform(SHARED_CHOICE / index, context.round, (num_coordinates,))[0]
+        count = count_kept(settings.keep, num_coordinates)
+        if settings.rule == "random":
+            return draw.topk(count).indices.sort().values.expand(trials, -1)
+        if index not in self._sizes:
+            self._sizes[index] = draw.new_full((trials, num_coordinates), math.inf)
+            self._rounds[index] = torch.full_like(self._sizes[index], NEVER, dtype=torch.int64)
+        largest = settings.count_largest(num_coordinates)
+        state = self._sizes[index], self._rounds[index]
+        return choose_coordinates(*state, draw, count, largest, settings.rule)
+
+    def find_received(
+        self, group: Group, index: int, delivered: Tensor, a: Tensor, context: Context
+    ) -> Tensor:
+        sent = torch.where(delivered, flatten(group.tensors), 0.0)
+        trial = get_trial_device(group, context.cohort)[0]
+        return self._scatter(index, sent, self._place[index][trial])
+
+    def decode(self, received: Received) -> Received:
+        """Decode what the server has received, and note magnitudes and ages of the subset."""
+        if self.settings.rule != "random":
+            received = replace(received, per_device=None)  # the next subset follows from the mean
+        for index, size in self._sizes.items():
+            mean, place = received.mean[index][SENT], self._place[index]
+            has, reached = mean.isfinite(), received.coordinate_weight
+            weight = None if reached is None else reached[index]
+            if weight is not None:
+                has = has & (weight[SENT] > 0)
+            if received.any_delivered is not None:
+                has = has & received.any_delivered[:, None]
+            rounds = self._rounds[index]
+            fresh = mean.abs().where(has, size.gather(1, place))
+            self._sizes[index] = size.scatter(1, place, fresh)
+            self._rounds[index] = rounds.scatter(
+                1, place, torch.where(has, self._round, rounds.gather(1, place))
+            )
+        return super().decode(received)
 
     def decode_group(self, index: int, tensors: Tensors) -> Tensors:
         if index not in self._shapes:
             return tensors
-        return unflatten(self._scatter(index, tensors[SENT]), self._shapes[index])
+        sent, place = tensors[SENT], self._place[index]
+        place = place if len(place) == len(sent) else place[:1].expand(len(sent), -1)
+        return unflatten(self._scatter(index, sent, place), self._shapes[index])
 
     def decode_weight(self, index: int, weight: Tensors, restored: Tensors) -> Tensors:
         """Return the weight of the subset's coordinates, and 0 for the others."""
         return self.decode_group(index, weight)
 
-    def _scatter(self, index: int, sent: Tensor) -> Tensor:
-        """Put the numbers of a subset [n, k] at their coordinates [n, P], with zeros elsewhere."""
+    def _scatter(self, index: int, sent: Tensor, place: Tensor) -> Tensor:
+        """Put the numbers of subsets [n, k] at their coordinates [n, P], with zeros elsewhere."""
         num_coordinates = sum(math.prod(shape) for shape in self._shapes[index].values())
-        return sent.new_zeros(len(sent), num_coordinates).index_copy_(1, self._place[index], sent)
+        return sent.new_zeros(len(sent), num_coordinates).scatter_(1, place, sent)
 
 
 RANGE_BITS = 64
 """Bits of the smallest and the largest kept magnitude, as floats."""
 
 
-class TopK(ErrorFeedbackSettings):
+class TopK(FeedbackCodec):
     """Largest magnitudes of a device's payload, with a memory of the rest (error feedback).
 
     On a digital uplink k of n coordinates take
@@ -209,39 +320,30 @@ class TopK(ErrorFeedbackSettings):
     Cover 1973, "Enumerative Source Encoding", section III.
     """
 
-    class Settings(Codec.Settings):
+    class Settings(FeedbackCodec.Settings):
         name: Literal["topk"] = "topk"
         keep: float = Field(0.1, gt=0, le=1)
         """fraction of the coordinates that is kept"""
-        error_feedback: Feedback = True
         position_code: PositionCode = "plain"
         value_bits: int | None = Field(None, ge=2, le=16)
         """bits of a kept coordinate, a sign and a rounded magnitude; by default a float of 32 bits
         that is not rounded"""
-
-        @property
-        def assumes_increments(self) -> str:
-            return FEEDBACK if self.error_feedback else ""
 
     def encode_group(
         self, group: Group, index: int, memory: Tensors, context: Context
     ) -> EncodedGroup:
         """Return the group with zeros except for the largest magnitudes of a = x + e."""
         x, mask = flatten_known(group)
-        a = add_memory(x, mask, group, index, memory)
+        a, memory = self.add_memory(x, mask, group, index, memory)
         sent = keep_largest(a, count_kept(self.settings.keep, a.shape[1]))
         if self.settings.value_bits is not None:
             sent = round_magnitudes(sent, self.settings.value_bits)
-        memory = store_memory(a, mask, group, index, memory)
         return replace(group, tensors=unflatten(sent, get_shapes(group))), memory
 
-    def on_ack(
-        self, memory: Tensors, payload: Payload, delivered_masks: DeliveredMasks, context: Context
-    ) -> Tensors:
-        for index, (group, delivered) in enumerate(zip(payload, delivered_masks, strict=True)):
-            if group.route == "uplink":
-                memory = subtract_delivered(flatten(group.tensors), delivered, group, index, memory)
-        return memory
+    def find_received(
+        self, group: Group, index: int, delivered: Tensor, a: Tensor, context: Context
+    ) -> Tensor:
+        return torch.where(delivered, flatten(group.tensors), 0.0)
 
     def count_bits(self, group: Group) -> float:
         """Count the bits of the largest coordinates, eq. (1)."""

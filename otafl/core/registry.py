@@ -105,7 +105,9 @@ _COMPONENTS = {
     "least_error: full cao_static smcv open_loop; cao_average; energy: budget_paced lyapunov; "
     "pre_scaler",
     "transport": "coherent.over_the_air; ideal; coherent.ofdm; digital.digital; "
-    "noncoherent.energy_detection: fsk_majority_vote reed; type_based.type_based",
+    "coherent.digital_sums: sumcomp bit_slices; "
+    "noncoherent.energy_detection: fsk_majority_vote reed; type_based.type_based; "
+    "type_based.unsourced",
     "server": "optimisers: average momentum adagrad adam yogi",
     "rule": "rules: mean coordinate_median trimmed_mean geometric_median krum multi_krum "
     "centred_clipping norm_bound",

@@ -45,7 +45,7 @@ from otafl.server.optimisers import ServerOptimiser
 from otafl.topology.base import Topology
 from otafl.uplink import Uplink
 from otafl.uplink.base import deliver
-from otafl.uplink.signalling import Signalling
+from otafl.uplink.report import Signalling
 
 
 @dataclass(frozen=True)

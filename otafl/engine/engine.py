@@ -86,6 +86,7 @@ class Engine(Stateful):
         if channel is None:
             channel = self.draw_channel(t, cohort)
         sent = parts.link.codec.extend_broadcast(parts.algorithm.broadcast(self.server, cohort), t)
+        sent = parts.link.transport.extend_broadcast(sent, t)
         broadcast = parts.downlink.send(sent, cohort, t)
         cohort, broadcast = self.start_clock(cohort, broadcast, channel, t)
         fresh, loss = self.train_and_encode(broadcast, cohort, t)

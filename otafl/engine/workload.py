@@ -28,7 +28,7 @@ from otafl.devices.faults import Faults
 from otafl.devices.hardware import Hardware, compute_energy_j
 from otafl.devices.slowness import Jitter
 from otafl.downlink.base import BroadcastDelivery
-from otafl.submodels.base import SubmodelAssignment
+from otafl.submodels.assignments import SubmodelAssignment
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
 from otafl.core.errors import UserError
-from otafl.own_loop.reports import UplinkTotals
+from otafl.own_loop.update_kinds import UplinkTotals
 from otafl.own_loop.wireless import WirelessUplink
 
 Arrays = Mapping[str, np.ndarray]

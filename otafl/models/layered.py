@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -13,15 +13,13 @@ from torch.nn import functional
 
 from otafl.core.contracts import Batch, Tensors
 from otafl.core.errors import UserError
-from otafl.models import convolution, modules
+from otafl.models import modules
 from otafl.models.base import Draw, Model, copy_contiguous, descend_
-from otafl.models.convolution import ConvolutionCache
 from otafl.models.layer_contract import Channels, Image, Layer
 from otafl.models.layer_lists import count_costs, name_layers
 from otafl.models.layers import Conv, Linear, MaxPool, Relu
 from otafl.models.linear_layer import (
     BiasStart,
-    LinearMap,
     add_bias,
     apply,
     apply_transposed,
@@ -112,7 +110,6 @@ class LayeredModel(Model):
             if isinstance(layer, Conv):
                 self.positions[layer.weight] = at[1] * at[2]
                 self._front.append((layer, after.size if isinstance(after, MaxPool) else 1))
-        self._sides = at[1:]
         costs = count_costs(layers, self.image)
         self.macs, self.first_macs = costs.macs, costs.first_macs
         self.elementwise = costs.elementwise
@@ -208,9 +205,9 @@ class LayeredModel(Model):
         if not self._front:
             loss, out, _ = self._compute_linear_pairs(params, batch.x.flatten(2), batch)
             return loss, out
-        x, kept = self._convolve(params, batch.x)
+        x, differentiate_kernels = self._track_features(params, batch.x)
         loss, out, g = self._compute_linear_pairs(params, x, batch)
-        grads, front = self._compute_kernel_gradients(kept, g), []
+        grads, front = differentiate_kernels(g), []
         for layer, _ in self._front:
             by_weight, by_bias = grads[layer.weight], grads[layer.bias]
             rest = by_bias - by_weight.sum(1)
@@ -256,17 +253,14 @@ class LayeredModel(Model):
         """Compute loss, pairs of the fully connected layers, and gradients of the convolutions."""
         if not self._front:
             return *self._compute_linear_pairs(params, batch.x.flatten(2), batch)[:2], {}
-        x, kept = self._convolve(params, batch.x)
+        x, differentiate_kernels = self._track_features(params, batch.x)
         loss, pairs, g = self._compute_linear_pairs(params, x, batch)
-        return loss, pairs, self._compute_kernel_gradients(kept, g)
+        return loss, pairs, differentiate_kernels(g)
 
     def _compute_linear_pairs(
         self, params: Mapping[str, Any], x: Tensor, batch: Batch
     ) -> tuple[Tensor, list[Pair], Tensor]:
-        """Compute the loss [n], pairs of the fully connected layers, and the gradient below them.
-
-        This gradient [n, B, M] is by the scores of the last convolution, before its activation.
-        """
+        """Compute the loss [n], pairs of the fully connected layers, and the gradient by x."""
         inputs, factors = [x], []
         for number, layer in enumerate(self._linear[:-1]):
             inputs.append(self.activate_(_apply_layer(params, layer, inputs[-1])))
@@ -278,10 +272,10 @@ class LayeredModel(Model):
         out = [Pair(inputs[-1], g)]
         for index in range(len(inputs) - 1, -1 if self._front else 0, -1):
             g = apply_transposed(params[self._linear[index].weight], g)
-            g = self.backpropagate_activation(g, inputs[index])
-            if index and factors:  # a positive factor leaves the sign of an output
-                g = g * factors[index - 1]
             if index:
+                g = self.backpropagate_activation(g, inputs[index])
+                if factors:  # a positive factor leaves the sign of an output
+                    g = g * factors[index - 1]
                 out.append(Pair(inputs[index - 1], g))
         return loss, out[::-1], g
 
@@ -298,7 +292,8 @@ class LayeredModel(Model):
         rows = self._count_rows(params, x)
         largest = max(self.positions[layer.weight] * layer.inputs for layer, _ in self._front)
         parts = x.split(max(1, NUMBERS_AT_ONCE // (rows * largest)), 1)
-        features = [self._convolve(params, part)[0] for part in parts]
+        kernels = self._form_kernels(params, rows)
+        features = [self._convolve(kernels, part) for part in parts]
         return features[0] if len(parts) == 1 else torch.cat(features, 1)
 
     def _count_rows(self, params: Mapping[str, Any], x: Tensor) -> int:
@@ -306,35 +301,59 @@ class LayeredModel(Model):
         blocks = [params[name] for layer, _ in self._front for name in (layer.weight, layer.bias)]
         return max(len(x), *(len(one) for one in blocks if isinstance(one, Tensor)))
 
-    def _convolve(
-        self, params: Mapping[str, Any], x: Tensor
-    ) -> tuple[Tensor, list[ConvolutionCache]]:
-        """Apply the convolutions; return features [n, B, M] and values for the backward pass."""
-        image, kept = convolution.to_grouped_images(x, self.image), []
-        n = self._count_rows(params, x)
-        for layer, size in self._front:
-            weight, bias = params[layer.weight], params[layer.bias].expand(n, -1)
-            weight, bias = _form_kernels(weight, bias, layer)
-            z = convolution.convolve(image, weight, bias, layer)
-            pooled, winners = convolution.pool(z, size)
-            kept.append(ConvolutionCache(image, weight, z, winners))
-            image = self.activate_(pooled)
-        return convolution.to_grouped_features(image, n), kept
+    def _form_kernels(self, params: Mapping[str, Any], n: int) -> Tensors:
+        """Return the dense weights [n, M, N] and the biases [n, N] of the convolutions.
 
-    def _compute_kernel_gradients(self, caches: list[ConvolutionCache], g: Tensor) -> Tensors:
-        """Compute gradients of the convolutions from g [n, B, M] by the scores of the last one."""
-        grads = {}
-        above: Tensor | None = convolution.to_grouped_gradient_images(g, self._sides)
-        for index in range(len(caches) - 1, -1, -1):
-            (layer, size), one = self._front[index], caches[index]
-            assert above is not None
-            by_z = convolution.unpool(above, one, size)
-            above, grads[layer.weight], grads[layer.bias] = convolution.convolve_backward(
-                by_z, one.image, one.weight, layer, by_image=index > 0
-            )
-            if above is not None:
-                above = self.backpropagate_activation(above, one.image)
-        return grads
+        A linear map gives them as its outputs of unit vectors and of a zero vector. The latter is
+        0, or the bias of a map that has one.
+        """
+        kernels: Tensors = {}
+        for layer, _ in self._front:
+            weight, bias = params[layer.weight], params[layer.bias].expand(n, -1)
+            if isinstance(weight, Tensor):
+                weight = weight.expand(n, -1, -1)
+            else:
+                outputs = weight.forward(_make_unit_inputs(layer, bias))
+                weight, bias = outputs[:, :-1] - outputs[:, -1:], bias + outputs[:, -1]
+            kernels |= {layer.weight: weight, layer.bias: bias}
+        return kernels
+
+    def _convolve(self, kernels: Tensors, x: Tensor) -> Tensor:
+        """Apply the convolutions with their dense kernels; the features are [n, B, H W C].
+
+        They are one grouped convolution on the rows' images side by side, [B, n C, H, W]. On a CPU
+        core (10 rows of 6 images) this is 2 to 3 times faster than dense products with patches of
+        images. Images have their channels last in memory, where pooling is fastest.
+        """
+        images = x.view(*x.shape[:2], *self.image).transpose(0, 1).flatten(1, 2)
+        images = images.contiguous(memory_format=torch.channels_last)
+        for layer, pool in self._front:
+            bias = kernels[layer.bias]
+            sides = layer.kernel, layer.kernel, -1
+            weight = kernels[layer.weight].unflatten(1, sides).permute(0, 4, 1, 2, 3)
+            weight = weight.contiguous().flatten(0, 1).permute(0, 3, 1, 2)
+            window, groups = (layer.stride, layer.padding, 1), images.shape[1] // layer.channels
+            z = functional.conv2d(images, weight, bias.flatten(), *window, groups)
+            # where pooling is fastest
+            z = z.contiguous(memory_format=torch.channels_last)
+            images = self.activate_(functional.max_pool2d(z, pool) if pool > 1 else z)
+        return images.unflatten(1, (len(bias), -1)).permute(1, 0, 3, 4, 2).flatten(2)
+
+    def _track_features(
+        self, params: Mapping[str, Any], x: Tensor
+    ) -> tuple[Tensor, Callable[[Tensor], Tensors]]:
+        """Compute the features, and a function of their gradient for those of the kernels."""
+        kernels = self._form_kernels(params, self._count_rows(params, x))
+        with torch.inference_mode(False), torch.enable_grad():
+            leaves = {name: block.clone().requires_grad_() for name, block in kernels.items()}
+            features = self._convolve(leaves, x.clone())
+
+        def differentiate_kernels(g: Tensor) -> Tensors:
+            with torch.inference_mode(False):
+                grads = torch.autograd.grad(features, list(leaves.values()), g)
+            return dict(zip(leaves, grads, strict=True))
+
+        return features.detach(), differentiate_kernels
 
 
 def _is_chain(layers: tuple[Layer, ...], slope: float) -> bool:
@@ -353,18 +372,6 @@ def _is_chain(layers: tuple[Layer, ...], slope: float) -> bool:
     numbers = [one.name for one in expected if isinstance(one, Conv | Linear)]
     is_valid = slope >= 0 and len(set(numbers)) == len(numbers) and isinstance(layers[-1], Linear)
     return is_valid and [*layers] == expected
-
-
-def _form_kernels(weight: Tensor | LinearMap, bias: Tensor, layer: Conv) -> tuple[Tensor, Tensor]:
-    """Return the dense weight [n, M, N] and the bias [n, N] of a convolution of n rows.
-
-    A linear map gives them as its outputs of unit vectors and of a zero vector. The latter is 0, or
-    the bias of a map that has one.
-    """
-    if isinstance(weight, Tensor):
-        return weight.expand(len(bias), -1, -1), bias
-    outputs = weight.forward(_make_unit_inputs(layer, bias))
-    return outputs[:, :-1] - outputs[:, -1:], bias + outputs[:, -1]
 
 
 def _make_unit_inputs(layer: Conv, like: Tensor) -> Tensor:

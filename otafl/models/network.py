@@ -8,9 +8,9 @@ takes 0.8 to 3.1 times as long as a grouped call: benchmarks/network.py.)
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import torch
 from pydantic import Field
@@ -191,9 +191,9 @@ class NormedSettings(ModelSettings):
 class StagesSettings(NormedSettings):
     """Settings of networks of stages."""
 
+    name: str
     blocks: tuple[Count, ...]
     channels: tuple[Count, ...]
-    name: str
 
     def find_conflicts(self) -> Iterator[str]:
         if len(self.blocks) != len(self.channels):
@@ -203,9 +203,24 @@ class StagesSettings(NormedSettings):
             )
 
 
-StageChannels = Annotated[
-    tuple[Count, ...], Field(min_length=1, description="output channels of each stage")
-]
+def declare_stages(shapes: Mapping[str, Sequence[Any]], place: int, description: str) -> Any:
+    """Declare a field with a number for each stage.
+
+    Parameters
+    ----------
+    shapes : mapping of str to sequence
+        Name of a network -> the defaults of its fields.
+    place : int
+        Place of the field among them.
+    description : str
+        Description, which lists the stages of each network.
+    """
+    defaults = "; ".join(f"{list(shape[place])} in {name}" for name, shape in shapes.items())
+    return Field(
+        default_factory=lambda given: shapes[given["name"]][place],
+        min_length=1,
+        description=f"{description}; {defaults}",
+    )
 
 
 def make_convolution(

@@ -21,12 +21,11 @@ from otafl.core.rng import Streams
 from otafl.core.suggestions import make_unknown_name_error
 from otafl.engine.device_store import DeviceStore
 from otafl.engine.update import acknowledge_memory, encode, get_delivered_masks
-from otafl.own_loop.reports import OwnDelivery, UplinkReport, UplinkTotals
-from otafl.own_loop.update_kinds import Updates
+from otafl.own_loop.update_kinds import OwnDelivery, Updates, UplinkReport, UplinkTotals
 from otafl.power.custom import CustomPower
 from otafl.scenario import load_scenario
 from otafl.uplink.base import deliver
-from otafl.uplink.signalling import Signalling
+from otafl.uplink.report import Signalling
 
 Choice = str | Mapping[str, Any]
 """A component: its name, or a mapping with its settings."""
@@ -208,7 +207,11 @@ class WirelessUplink:
         self._start(ordered.tensors)
         received, link_report = self._send(ordered.tensors, device[order], share[order], round)
         report = self._report(link_report)
-        self._add(report)
+        old = self.totals
+        sums = {
+            name: vars(old)[name] + vars(report)[name] for name in vars(old) if name != "rounds"
+        }
+        self.totals = UplinkTotals(rounds=old.rounds + 1, **sums)
         each = None
         if received.per_device is not None:
             each = self._order_rows(received, ordered, np.argsort(order, kind="stable"))
@@ -297,13 +300,6 @@ class WirelessUplink:
             tx_power_w=_to_plain(report.power[0]) * float(self._link.budget.unit_power_w[0]),
             **scalars,
         )
-
-    def _add(self, report: UplinkReport) -> None:
-        old = self.totals
-        sums = {
-            name: vars(old)[name] + vars(report)[name] for name in vars(old) if name != "rounds"
-        }
-        self.totals = UplinkTotals(rounds=old.rounds + 1, **sums)
 
     def _order_rows(self, received: Received, sent: Updates, places: np.ndarray) -> list[Any]:
         """Return the received rows of the cohort, in the order of `places` [n]."""

@@ -23,7 +23,7 @@ from otafl.losses.metrics import METRICS, MODELS, list_variables
 from otafl.privacy.mechanism import Privacy
 from otafl.robust.aggregation import RobustSettings
 from otafl.uplink.impairments.impairments import Impairments
-from otafl.uplink.signalling import Signalling
+from otafl.uplink.report import Signalling
 
 TARGETS = list_variables(*MODELS, metrics=tuple(METRICS))
 

@@ -7,7 +7,7 @@ from otafl.core.contracts import Submodel, Workload
 from otafl.core.settings import Settings
 from otafl.devices.hardware import Hardware
 from otafl.selection.base import SelectionSetup
-from otafl.submodels.base import SubmodelAssignment, SubmodelSetup
+from otafl.submodels.assignments import SubmodelAssignment, SubmodelSetup
 
 
 def build(

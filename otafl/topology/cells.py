@@ -301,9 +301,9 @@ class Hierarchical(Cells):
         weight = share.sum(1).view(-1, servers)
         weight = weight / weight.sum(1, keepdim=True)
         shared = {
-            name: _average_servers(block.unflatten(0, (-1, servers)), weight).repeat_interleave(
-                servers, 0
-            )
+            name: torch.einsum(
+                "sc,sc...->s...", weight.to(block), block.unflatten(0, (-1, servers))
+            ).repeat_interleave(servers, 0)
             for name, block in select_shared(server).items()
         }
         sent = BITS * sum(block[0].numel() for block in server.values())
@@ -312,8 +312,3 @@ class Hierarchical(Cells):
 
     def compute_metrics(self, server: Tensors, algorithm: Algorithm) -> dict[str, np.ndarray]:
         return {"backhaul_bits": self.bits.copy()}
-
-
-def _average_servers(blocks: Tensor, share: Tensor) -> Tensor:
-    """Compute the means [S, *shape] of the servers' tensors [S, C, *shape] with weights [S, C]."""
-    return torch.einsum("sc,sc...->s...", share.to(blocks), blocks)

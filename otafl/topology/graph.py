@@ -3,9 +3,9 @@
 Each device trains its own model. It receives its neighbours' models over the scenario's uplink as a
 server does: in a slot of its own, in which its neighbours invert their channels to it. Then x_i
 becomes W_ii x_i + sum_j W_ij x_j, with doubly stochastic W and an estimate instead of the sum. A
-device does not receive while it transmits: `mixing.assign_slots` decides which devices receive at
-the same time. A round takes as many slots. On a link that is not ideal,
-signals from outside the neighbourhood are neglected.
+device does not receive while it transmits: `assign_slots` decides which devices receive at the same
+time. A round takes as many slots. On a link that is not ideal, signals from outside the
+neighbourhood are neglected.
 
 All devices start from one model. Low-rank models are sent as their weights and truncated again.
 
@@ -14,10 +14,15 @@ References
 Shi, Zhou, Shi 2021, "Over-the-Air Decentralized Federated Learning", IEEE ISIT, arXiv 2106.08011.
 Lian et al. 2017, "Can Decentralized Algorithms Outperform Centralized Algorithms?", NeurIPS,
 arXiv 1705.09056: D-PSGD.
+Xiao, Boyd, Lall 2005, "A Scheme for Robust Distributed Sensor Fusion Based on Average Consensus",
+IPSN: Metropolis weights.
+Xiao, Boyd 2004, "Fast linear iterations for distributed averaging", Systems & Control Letters 53:
+convergence factors.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any, Literal
@@ -34,19 +39,150 @@ from otafl.channels.base import Channel, Positions
 from otafl.core import registry
 from otafl.core.contracts import Cohort, Group, Hyper, LinkReport, Received, Tensors, unsqueeze_like
 from otafl.core.errors import UserError
+from otafl.core.files import MIB, read_text
 from otafl.core.problems import Problem, make_problem
 from otafl.core.rng import Streams, declare_purpose
 from otafl.devices import compute
-from otafl.topology import mixing
 from otafl.topology.base import Exchange, PartitionScope, Rows, Topology
 from otafl.uplink.base import deliver
+
+MAX_BYTES = 256 * MIB
+"""Largest size of a file of weights, for about 5,000 nodes."""
+
+TOLERANCE = 1e-6
+"""Largest deviation from 1 of the sums of rows and columns of weights."""
+
+
+def ring_edges(nodes: int) -> np.ndarray:
+    """Return the two neighbours of each node on a ring, bool [N, N]."""
+    place = np.arange(nodes)
+    apart = (place[:, None] - place) % nodes
+    return np.isin(apart, (1, nodes - 1)) & (apart != 0)
+
+
+def torus_edges(nodes: int) -> np.ndarray:
+    """Return the four neighbours of each node on a torus as square as possible, bool [N, N]."""
+    high = next(side for side in range(math.isqrt(nodes), 0, -1) if nodes % side == 0)
+    wide = nodes // high
+    down, across = ring_edges(high), ring_edges(wide)
+    return np.kron(np.eye(high, dtype=bool), across) | np.kron(down, np.eye(wide, dtype=bool))
+
+
+def complete_edges(nodes: int) -> np.ndarray:
+    """Return all other nodes as neighbours, bool [N, N]."""
+    return ~np.eye(nodes, dtype=bool)
+
+
+def geometric_edges(places: np.ndarray, reach: float) -> np.ndarray:
+    """Return the nodes within reach of each other, bool [N, N], for positions [N, 2]."""
+    apart = np.linalg.norm(places[:, None] - places, axis=2)
+    return (apart <= reach) & complete_edges(len(places))
+
+
+def is_connected(edges: np.ndarray) -> bool:
+    """Return whether a path leads from each node to each other, for edges bool [N, N]."""
+    seen = np.zeros(len(edges), bool)
+    seen[0] = True
+    while True:
+        more = seen | edges[seen].any(0)
+        if (more == seen).all():
+            return bool(seen.all())
+        seen = more
+
+
+def metropolis_weights(edges: np.ndarray) -> np.ndarray:
+    r"""Compute the Metropolis weights of a graph.
+
+    Parameters
+    ----------
+    edges : ndarray, bool [N, N]
+        Neighbours of each node.
+
+    Returns
+    -------
+    ndarray, float64 [N, N]
+        Doubly stochastic weights W.
+
+    Notes
+    -----
+    For neighbours i and j with degrees d,
+
+    .. math:: W_{ij} = 1 / (1 + \max(d_i, d_j)), \qquad W_{ii} = 1 - \sum_{j \ne i} W_{ij}.
+
+    References
+    ----------
+    Xiao, Boyd, Lall 2005.
+    """
+    degree = edges.sum(1)
+    weights = edges / (1.0 + np.maximum(degree[:, None], degree))
+    return weights + np.diag(1.0 - weights.sum(1))
+
+
+def assign_slots(edges: np.ndarray) -> np.ndarray:
+    """Return the slot [N] in which each node receives its neighbours.
+
+    Two nodes share a slot if neither is the other's neighbour and they have no neighbour in common.
+    A node cannot receive while it transmits, and it can invert only one channel at a time. The
+    assignment is greedy, and starts with the nodes that clash with most others.
+    """
+    near = edges | edges.T
+    clash = (near | (near.astype(int) @ near.astype(int) > 0)) & complete_edges(len(edges))
+    slot = np.full(len(edges), -1)
+    for node in np.argsort(-clash.sum(1), kind="stable"):
+        taken = set(slot[clash[node]].tolist())
+        slot[node] = next(number for number in range(len(edges)) if number not in taken)
+    return slot
+
+
+def read_weights(path: str) -> np.ndarray:
+    """Read averaging weights from a CSV file.
+
+    Parameters
+    ----------
+    path : str
+        File with a line for each node.
+
+    Returns
+    -------
+    ndarray, float64 [N, N]
+        Doubly stochastic weights W.
+
+    Raises
+    ------
+    UserError
+        If the file cannot be read, or the weights are not doubly stochastic.
+    """
+    key = "topology.path"
+    try:
+        text = read_text(path, MAX_BYTES)
+        if not text.strip():
+            raise ValueError("it is empty")
+        weights = np.loadtxt(text.splitlines(), delimiter=",", ndmin=2, quotechar='"')
+    except (OSError, ValueError) as error:
+        reason = (isinstance(error, OSError) and error.strerror) or error
+        raise UserError(
+            f"{key}: '{path}' cannot be read as a table of numbers ({reason}); must be a CSV file "
+            "with a line for each node"
+        ) from None
+    if weights.ndim != 2 or weights.shape[0] != weights.shape[1]:
+        raise UserError(
+            f"{key}: '{path}' has {len(weights)} lines; must have as many numbers in each"
+        )
+    sums = np.concatenate([weights.sum(0), weights.sum(1)])
+    if not np.isfinite(sums).all() or (weights < 0).any() or np.abs(sums - 1).max() > TOLERANCE:
+        raise UserError(
+            f"{key}: the weights of '{path}' are not doubly stochastic; must be at least 0, with "
+            "lines and columns that sum to 1"
+        )
+    return weights
+
 
 PLACES = declare_purpose("graph_places", __name__)
 
 DRAWS = 100
 """Largest number of draws of positions until they make a connected graph."""
 
-_EDGES = {"ring": mixing.ring_edges, "torus": mixing.torus_edges, "complete": mixing.complete_edges}
+_EDGES = {"ring": ring_edges, "torus": torus_edges, "complete": complete_edges}
 
 WHOLE = {
     "codec": "identity",
@@ -133,12 +269,12 @@ class Graph(Topology):
         super().__init__(settings, rows, hyper)
         nodes, device = rows.servers, rows.streams.device
         every = [self._compute_weights(trial) for trial in range(rows.trials.num_trials)]
-        edges = [(one != 0) & mixing.complete_edges(nodes) for one in every]
+        edges = [(one != 0) & complete_edges(nodes) for one in every]
         self._link = uplink.build(
             rows.given, nodes, rows.get_link_streams(0), power_db=self._draw_power_db()
         )
         different = {one.tobytes(): one for one in edges}
-        slots = {key: int(mixing.assign_slots(one).max()) + 1 for key, one in different.items()}
+        slots = {key: int(assign_slots(one).max()) + 1 for key, one in different.items()}
         self._slots = torch.tensor([slots[one.tobytes()] for one in edges]).to(device)
         weights = torch.from_numpy(np.stack(every)).to(device, rows.streams.dtype)
         neighbours = torch.from_numpy(np.stack(edges)).to(device).flatten(0, 1)
@@ -167,16 +303,16 @@ class Graph(Topology):
         """Compute W [N, N] of a trial. Raises UserError if the graph is not connected."""
         settings, nodes = self.settings, self.rows.servers
         if settings.shape == "geometric":
-            return mixing.metropolis_weights(self._draw_edges(trial))
+            return metropolis_weights(self._draw_edges(trial))
         if settings.path is None:
-            return mixing.metropolis_weights(_EDGES[settings.shape](nodes))
-        weights = mixing.read_weights(settings.path)
+            return metropolis_weights(_EDGES[settings.shape](nodes))
+        weights = read_weights(settings.path)
         if len(weights) != nodes:
             raise UserError(
                 f"topology.path: '{settings.path}' has {len(weights)} devices; must be {nodes}, "
                 "as devices.count"
             )
-        if not mixing.is_connected((weights != 0) & mixing.complete_edges(nodes)):
+        if not is_connected((weights != 0) & complete_edges(nodes)):
             raise UserError(
                 f"topology.path: the graph of '{settings.path}' is not connected; must be "
                 "connected, so that every model reaches every device"
@@ -191,8 +327,8 @@ class Graph(Topology):
         nodes, reach = self.rows.servers, self.settings.reach
         for draw in range(DRAWS):
             places = self.rows.trials.draw_uniform(PLACES, draw, (nodes, 2))[trial]
-            edges = mixing.geometric_edges(places.double().cpu().numpy(), reach)
-            if mixing.is_connected(edges):
+            edges = geometric_edges(places.double().cpu().numpy(), reach)
+            if is_connected(edges):
                 return edges
         raise UserError(
             f"topology.reach: got {reach:g}, which connects {nodes} devices in none of {DRAWS} "

@@ -14,6 +14,7 @@ from otafl.codecs.base import Codec
 from otafl.core import settings
 from otafl.core.contracts import (
     NO_LIMITS,
+    Broadcast,
     ChannelState,
     Cohort,
     Hyper,
@@ -170,6 +171,13 @@ class Transport(Stateful, ABC):
         It then gets a payload without rows in these slots.
         """
         return False
+
+    def extend_broadcast(self, broadcast: Broadcast, round: int) -> Broadcast:
+        """Add the number of coordinates that devices need of the server to transmit in a round.
+
+        By default they need none. The parameters are those of `Codec.extend_broadcast`.
+        """
+        return broadcast
 
     def check_payload(self, payload: Payload) -> None:
         """Raise UserError for a payload that this transport cannot carry."""

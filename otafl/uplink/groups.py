@@ -15,7 +15,7 @@ from otafl.uplink.signal import Segments, Signal, compute_squared_norm, sum_segm
 def make_signal(group: Group, cohort: Cohort, index: int = 0) -> Signal:
     """Make the signal of a group's rows that transmit.
 
-    Repeated rows of a device are merged, and weights are normalised over the remaining rows.
+    Weights are normalised over these rows.
 
     Parameters
     ----------
@@ -43,14 +43,8 @@ def make_signal(group: Group, cohort: Cohort, index: int = 0) -> Signal:
         )
         keep = cohort.transmit_mask[rows].nonzero().squeeze(1)
         keep = keep[torch.argsort(rows[keep], stable=True)]  # `grid` needs them in order
-        x, mask, rows = _merge_repeated(x[keep], None if mask is None else mask[keep], rows[keep])
-        if power is not None:
-            power = power[keep] if len(rows) == len(keep) else None  # merged rows have one power
-        if share is not None:
-            share = share[keep]
-            if len(rows) < len(keep):  # rows of one device, merged
-                share = None if mask is None else mask.mean(1)
-        cohort = cohort.take(rows)
+        x, cohort = x[keep], cohort.take(rows[keep])
+        mask, power, share = (None if one is None else one[keep] for one in (mask, power, share))
     return Signal(
         index=index,
         group=group,
@@ -60,23 +54,6 @@ def make_signal(group: Group, cohort: Cohort, index: int = 0) -> Signal:
         share=share,
         power_factor=power,
     )
-
-
-def _merge_repeated(
-    x: Tensor, mask: Tensor | None, rows: Tensor
-) -> tuple[Tensor, Tensor | None, Tensor]:
-    """Merge the rows of a device that occurs several times in a group to their mean.
-
-    With a mask, it is the mean over the rows that have a coordinate.
-    """
-    unique, place = torch.unique(rows, return_inverse=True)
-    if len(unique) == len(rows):
-        return x, mask, rows
-    known = torch.ones_like(x) if mask is None else mask
-    added = x.new_zeros(len(unique), x.shape[1]).index_add_(0, place, x * known)
-    share = x.new_zeros(len(unique), x.shape[1]).index_add_(0, place, known)
-    merged = added / share.clamp_min(torch.finfo(x.dtype).tiny)
-    return merged, None if mask is None else (share > 0).to(x.dtype), unique
 
 
 def select_rows(group: Group, cohort: Cohort) -> Tensors:

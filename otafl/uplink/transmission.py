@@ -253,11 +253,30 @@ def transmit(
     variation = None
     if alignment.policy.needs_variation:
         variation = compute_variation(sent, segments, scale, row_energy)
-    link = _describe_link(slot, sent, alignment, h_hat, power, lengths, sends, variation)
+    link = Link(
+        h=h_hat,
+        gain=slot.gain,
+        budget=slot.budget,
+        symbol_power=power if bounds is None else bounds.report_powers(power),
+        noise_variance=alignment.impairments.compute_known_noise(slot.round),
+        transmit_mask=sends,
+        is_linear=sent.linear,
+        hyper=alignment.hyper,
+        num_antennas=slot.h.shape[2],
+        variation=variation,
+        energy_budget=None if bounds is None else bounds.energy,
+        segment_lengths=lengths,
+        num_symbols=slot.num_uses,
+        round=slot.round,
+    )
     if alignment.policy.needs_segment_power:
         each = sent.grid(row_energy / lengths).mT
         link = replace(link, segment_power=each if bounds is None else bounds.report_powers(each))
-    state, scalars = _choose_scalars(alignment, state, link, power)
+    state, scalars = alignment.policy.compute_coefficients(state, link)
+    if alignment.receiver.scale == "mmse":
+        scalars = apply_mmse_scaling(scalars, link)
+    # a row of zeros may get any scalar, so it gets 0
+    scalars = replace(scalars, p=torch.where(power > 0, scalars.p, 0.0))
     signal, stop = sent, None
     if bounds is not None:
         scalars = bounds.limit(bounds.override(scalars, link, power), sends, energy)
@@ -280,50 +299,6 @@ def transmit(
         scalars=scalars,
         stop=stop,
     )
-
-
-def _describe_link(
-    slot: Slot,
-    sent: Signal,
-    alignment: Alignment,
-    h_hat: Tensor,
-    power: Tensor,
-    lengths: Tensor,
-    sends: Tensor,
-    variation: Tensor | None,
-) -> Link:
-    """Describe a group's link to the power policy, by what devices and server know."""
-    bounds, impairments = slot.bounds, alignment.impairments
-    known_noise = impairments.known_noise
-    if impairments.grows:
-        known_noise = impairments.compute_known_noise(slot.round)
-    return Link(
-        h=h_hat,
-        gain=slot.gain,
-        budget=slot.budget,
-        symbol_power=power if bounds is None else bounds.report_powers(power),
-        noise_variance=known_noise,
-        transmit_mask=sends,
-        is_linear=sent.linear,
-        hyper=alignment.hyper,
-        num_antennas=slot.h.shape[2],
-        variation=variation,
-        energy_budget=None if bounds is None else bounds.energy,
-        segment_lengths=lengths,
-        num_symbols=slot.num_uses,
-        round=slot.round,
-    )
-
-
-def _choose_scalars(
-    alignment: Alignment, state: Any, link: Link, power: Tensor
-) -> tuple[Any, Coefficients]:
-    """Return the policy's next state, and its scalars with the receiver's scaling."""
-    state, scalars = alignment.policy.compute_coefficients(state, link)
-    if alignment.receiver.scale == "mmse":
-        scalars = apply_mmse_scaling(scalars, link)
-    # a row of zeros may get any scalar, so it gets 0
-    return state, replace(scalars, p=torch.where(power > 0, scalars.p, 0.0))
 
 
 def _compute_channels(

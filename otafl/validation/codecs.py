@@ -15,7 +15,14 @@ from torch import Tensor
 from otafl.core.contracts import Group
 from otafl.core.units import db_to_linear
 from otafl.validation.bench import Bench, Rig
-from otafl.validation.checks import Check, check_mean, check_mean_square, check_share, state_law
+from otafl.validation.checks import (
+    Check,
+    check_exact,
+    check_mean,
+    check_mean_square,
+    check_share,
+    state_law,
+)
 
 REALS = 128
 ALISTARH = "Alistarh et al. 2017"
@@ -132,3 +139,24 @@ def _votes(bench: Bench) -> Iterator[Check]:
             here = size == v
             case = f"|v|={v}, {'two quadratures' if quadrature else 'one real'}"
             yield check_share(law, int(missed[here].sum()), int(here.sum()), case)
+
+
+@state_law("codec shared_subset: ages", "Du et al. 2025; (P - k) / k at random, turns for r = P")
+def _ages(bench: Bench) -> Iterator[Check]:
+    """Compare the rounds since a coordinate was sent with those of two rules.
+
+    At random they are geometric. If age alone decides, all of P coordinates take turns.
+    """
+    keep, rounds = 16, bench.scale_size(512)
+    for rule in ({"rule": "random"}, {"rule": "age_top_k", "largest": 1.0}):
+        codec = {"name": "shared_subset", "keep": keep / REALS, "error_feedback": False} | rule
+        rig = _build_rig(bench, codec, 1)
+        sent = [rig.send(rig.draw_symbols(REALS, t), t)[0][0] != 0 for t in range(rounds)]
+        gaps = [np.diff(np.flatnonzero(row)) for row in torch.stack(sent).T.cpu().numpy()]
+        waits = np.concatenate(gaps) - 1.0
+        expected = (REALS - keep) / keep
+        if rule["rule"] == "random":
+            yield check_mean(expected, waits, "random", bias=expected * REALS / keep / rounds)
+        else:
+            yield check_exact(expected, float(waits.min()), case="shortest turn")
+            yield check_exact(expected, float(waits.max()), case="longest turn")

@@ -306,3 +306,24 @@ def energy_variance(x: np.ndarray, a: float, antennas: int) -> float:
     """
     plus, minus = np.maximum(x, 0.0).sum(), np.maximum(-x, 0.0).sum()
     return float(((a * plus + 1.0) ** 2 + (a * minus + 1.0) ** 2) / (a**2 * antennas))
+
+
+def rounded_variance(deviation: float) -> float:
+    r"""Compute the mean square of a normal number that is rounded to an integer.
+
+    Parameters
+    ----------
+    deviation : float
+        Standard deviation s of the number, whose mean is zero.
+
+    Returns
+    -------
+    float
+        V(s) = E[round(z)^2].
+
+    Notes
+    -----
+    .. math:: V(s) = \sum_{n \ge 1} (2 n - 1) \, 2 Q\!\left( \frac{n - 1/2}{s} \right)
+    """
+    n = np.arange(1, 10 + math.ceil(10.0 * deviation))
+    return float(((2 * n - 1) * 2.0 * stats.norm.sf((n - 0.5) / deviation)).sum())

@@ -66,7 +66,7 @@ def iterate_operations(
 def count_by_stage(name: str, classes: int, side: int) -> tuple[list[float], list[float]]:
     """Return the millions of parameters and of operations of a network, by stage."""
     kind = registry.load_component("model", name)
-    network = kind(kind.Settings(), (3, side, side), classes)
+    network = kind(kind.Settings(name=name), (3, side, side), classes)
     params, operations = dict.fromkeys(STAGES, 0), dict.fromkeys(STAGES, 0)
     stage = ""
     for step, count in iterate_operations(network.layers, network.image):

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from otafl.channels.cdl import build_cdl_rays, read_cdl_profile
 from otafl.channels.fading import use_sionna_stream
-from otafl.channels.ofdm import group_frequencies
+from otafl.channels.ofdm import frequency_response, group_frequencies
 from otafl.channels.plane_waves import PlaneWaves
 from otafl.core.rng import Streams
 
@@ -84,5 +84,5 @@ def test_cdl_is_sionnas(letter: str) -> None:
     waves = PlaneWaves(rays, 3, frequency, Phases(phase), 3.5e9)  # type: ignore[arg-type]
     time = torch.arange(4, dtype=torch.float64) / 50
     taps = waves.compute_moved_taps((time[:, None] * velocity).view(4, 1, 1, 3))
-    ours = waves.compute_response(taps)[:, 0, 0]
+    ours = frequency_response(taps, waves.rotation)[:, 0, 0]
     torch.testing.assert_close(ours.transpose(0, 1), theirs, rtol=0, atol=1e-9)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import get_args
 
-import h5netcdf
 import numpy as np
 import pytest
 
@@ -12,14 +11,12 @@ from otafl.channels.trace import SCENES, Trace
 
 pytestmark = pytest.mark.exact
 
-FILES = sorted(SCENES.glob("*.nc"))
+FILES = sorted(SCENES.glob("*.npz"))
 C = 299_792_458.0
 
 
 def read(name: str) -> dict[str, np.ndarray]:
-    with h5netcdf.File(SCENES / f"{name}.nc", "r") as file:
-        found = {key: np.asarray(value) for key, value in file.variables.items()}
-        return found | {key: np.asarray(value) for key, value in file.attrs.items()}
+    return dict(np.load(SCENES / f"{name}.npz"))
 
 
 def test_each_is_known_by_name_and_small() -> None:
@@ -29,7 +26,7 @@ def test_each_is_known_by_name_and_small() -> None:
     for file in FILES:
         assert file.stat().st_size <= 2**20
         place = read(file.stem)
-        rounds, devices, antennas, _ = place["a_real"].shape
+        rounds, devices, antennas, _ = place["a"].shape
         assert rounds >= 8
         assert devices >= 64
         assert antennas == 8
@@ -41,7 +38,7 @@ def test_what_is_in_sight_is_heard_as_by_friis(name: str) -> None:
     """The first path has the amplitude lambda / (4 pi d), to what is left by rounding: 2^-10 of a
     real or imaginary part, and a centimetre of a place."""
     place = read(name)
-    a = place["a_real"] + 1j * place["a_imag"]
+    a = place["a"]
     there = (np.abs(a) > 0).any(2)
     first = np.where(there, place["tau_s"], np.inf).argmin(2)
     amplitude = np.take_along_axis(np.abs(a), first[:, :, None, None], 3)[..., 0]

@@ -6,16 +6,14 @@ import functools
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 import pytest
 import torch
 from support.made_channels import make_channel
 from support.refusals import assert_refused
 
-import otafl
 from otafl.channels.trace import Trace, export_impulse_responses, export_trace
-from otafl.channels.trace_files import SCHEMA, read
+from otafl.channels.trace_files import read
 from otafl.core.errors import UserError
 
 pytestmark = pytest.mark.exact
@@ -30,15 +28,15 @@ def replay(path: Path, devices: int, trials: int = 1, **settings: Any) -> Trace:
 
 
 def responses(path: Path, *, rounds: int = 5, devices: int = 3, **more: Any) -> np.ndarray:
-    """A plain HDF5 file of random frequency responses of 2 antennas and 4 groups, and these."""
-    rng = np.random.default_rng(1)
-    h = rng.standard_normal((2, rounds, devices, 2, 4))
-    with h5py.File(path, "w") as file:
-        file.attrs.update({"schema": SCHEMA, **BAND})
-        file["h_real"], file["h_imag"] = h
-        for name, value in more.items():
-            file[name] = value
-    return h[0] + 1j * h[1]
+    """A file of random frequency responses of 2 antennas and 4 groups, and these."""
+    h = make(rounds, devices, 2, 4)
+    np.savez(path, **{"h": h, "bandwidth_hz": BAND["bandwidth_hz"]} | more)
+    return h
+
+
+def make(*shape: int) -> np.ndarray:
+    generator = np.random.default_rng(0)
+    return generator.normal(size=shape) + 1j * generator.normal(size=shape)
 
 
 @pytest.mark.parametrize(
@@ -53,9 +51,9 @@ def test_what_is_exported_comes_back(name: str, settings: dict[str, Any], tmp_pa
     in any order."""
     original = make_channel(name, 4, (0, 1), torch.float32, seed=4, **settings)
     rounds = [7, 0, 80]
-    export_trace(original, rounds, tmp_path / "trace.nc", trial=1, **BAND)
-    same = replay(tmp_path / "trace.nc", 4, gains="absolute")
-    fewer = replay(tmp_path / "trace.nc", 2, gains="absolute")
+    export_trace(original, rounds, tmp_path / "trace.npz", trial=1, **BAND)
+    same = replay(tmp_path / "trace.npz", 4, gains="absolute")
+    fewer = replay(tmp_path / "trace.npz", 2, gains="absolute")
     for place, round in enumerate(rounds):
         state, back = original.get_state(round), same.get_state(place)
         assert torch.equal(back.h[0].to(state.h), state.h[1])
@@ -64,17 +62,18 @@ def test_what_is_exported_comes_back(name: str, settings: dict[str, Any], tmp_pa
 
 
 def test_a_run_that_is_longer_starts_the_file_again(tmp_path: Path) -> None:
-    h = responses(tmp_path / "t.h5", gain=np.ones(3))
-    trace = replay(tmp_path / "t.h5", 3)
+    h = responses(tmp_path / "t.npz", gain=np.ones(3))
+    trace = replay(tmp_path / "t.npz", 3)
     for round in (0, 4, 5, 13, 2**40):
         assert np.array_equal(trace.get_state(round).h[0, :, :, 0].numpy(), h[round % 5])
 
 
 def test_without_gains_in_the_file_mean_powers_are_gains(tmp_path: Path) -> None:
-    h = responses(tmp_path / "t.h5")
+    h = responses(tmp_path / "t.npz")
     gain = (np.abs(h) ** 2).mean((0, 2, 3))
     absolute, relative = (
-        replay(tmp_path / "t.h5", 3, gains=gains).get_state(2) for gains in ("absolute", "relative")
+        replay(tmp_path / "t.npz", 3, gains=gains).get_state(2)
+        for gains in ("absolute", "relative")
     )
     assert absolute.gain[0].numpy() == pytest.approx(gain)
     assert relative.gain[0].numpy() == pytest.approx(gain / gain.mean())
@@ -86,11 +85,11 @@ def test_without_gains_in_the_file_mean_powers_are_gains(tmp_path: Path) -> None
 def test_gains_of_the_file(tmp_path: Path) -> None:
     """By round; relative ones over the mean of all rounds and of the devices that take part."""
     gain = np.random.default_rng(2).uniform(1, 9, (5, 3))
-    h = responses(tmp_path / "t.h5", gain=gain)
-    state = replay(tmp_path / "t.h5", 2).get_state(6)
+    h = responses(tmp_path / "t.npz", gain=gain)
+    state = replay(tmp_path / "t.npz", 2).get_state(6)
     assert state.gain[0].numpy() == pytest.approx(gain[1, :2] / gain[:, :2].mean())
     assert np.array_equal(state.h[0, :, :, 0].numpy(), h[1, :2])
-    lossy = replay(tmp_path / "t.h5", 2, path_loss_db=30).get_state(6)
+    lossy = replay(tmp_path / "t.npz", 2, path_loss_db=30).get_state(6)
     assert lossy.gain.numpy() == pytest.approx(state.gain.numpy() / 1000)
     absolute = Trace.Settings(path="t", gains="absolute")
     assert absolute.is_physical
@@ -100,13 +99,13 @@ def test_gains_of_the_file(tmp_path: Path) -> None:
 
 
 def test_blocks_are_the_rounds_that_follow(tmp_path: Path) -> None:
-    h = responses(tmp_path / "t.h5", gain=np.ones(3))
-    state = replay(tmp_path / "t.h5", 3, block_symbols=100).get_state(3)
+    h = responses(tmp_path / "t.npz", gain=np.ones(3))
+    state = replay(tmp_path / "t.npz", 3, block_symbols=100).get_state(3)
     blocks = state.extend_to(301)[0].numpy()  # [K, A, B, F]
     assert blocks.shape == (3, 2, 4, 4)
     for block in range(4):
         assert np.array_equal(blocks[:, :, block], h[(3 + block) % 5])
-    assert replay(tmp_path / "t.h5", 3).get_state(3).extend_to(301).shape[3] == 1
+    assert replay(tmp_path / "t.npz", 3).get_state(3).extend_to(301).shape[3] == 1
 
 
 @pytest.mark.parametrize("direction", ["uplink", "downlink"])
@@ -121,7 +120,7 @@ def test_impulse_responses_by_their_formula(direction: str, tmp_path: Path) -> N
     given = (a, tau)
     if direction == "downlink":
         given = a.transpose(0, 3, 4, 1, 2, 5, 6), tau.transpose(0, 2, 1, 3)
-    path = tmp_path / "t.nc"
+    path = tmp_path / "t.npz"
     export_impulse_responses(*given, path, direction=direction, **BAND)
     trace = replay(path, 3, subcarrier_groups=3, bandwidth_hz=3e7, gains="absolute")
     gain = (np.abs(a[:, 0, :, :, 0]) ** 2).sum(3).mean((0, 1, 3))
@@ -142,13 +141,13 @@ def test_files_that_will_not_do(tmp_path: Path) -> None:
             replay(path, devices, **settings)
         return str(error.value).replace(str(path), "FILE")
 
-    path = tmp_path / "t.h5"
-    assert refusal(path) == (
-        "channel.path: there is no file 'FILE'; otafl.convert_trace writes one"
-    )
+    path = tmp_path / "t.npz"
+    assert refusal(path) == ("channel.path: there is no file 'FILE'; numpy.save writes one")
     path.write_text("no trace")
     said = refusal(path)
-    assert said.startswith("channel.path: 'FILE' is not a NetCDF-4 or HDF5 file; save its array")
+    assert said.startswith(
+        "channel.path: 'FILE' cannot be read (it is not a NumPy file of numbers)"
+    )
     assert "scipy.io.loadmat" in said
     responses(path)
     assert refusal(path, 4) == (
@@ -170,9 +169,13 @@ def test_each_trial_draws_its_devices(tmp_path: Path) -> None:
     place = np.arange(30.0).reshape(10, 3)
     gain = np.arange(1.0, 11.0)
     h = responses(
-        tmp_path / "t.h5", devices=10, gain=gain, position_m=place, base_m=np.array([1.0, 2.0, 9.0])
+        tmp_path / "t.npz",
+        devices=10,
+        gain=gain,
+        position_m=place,
+        base_m=np.array([1.0, 2.0, 9.0]),
     )
-    trace = replay(tmp_path / "t.h5", 3, 20, places="per_trial", antennas=1)
+    trace = replay(tmp_path / "t.npz", 3, 20, places="per_trial", antennas=1)
     state, sets = trace.get_state(7), set()
     for trial in range(20):
         known = trace.get_positions(7, trial)
@@ -189,7 +192,7 @@ def test_each_trial_draws_its_devices(tmp_path: Path) -> None:
 def test_settings_and_sizes_that_do_not_go_with_a_file() -> None:
     cases: list[tuple[Any, str]] = [
         ({}, "got neither; give one"),
-        ({"path": "t.nc", "scene": "munich"}, "got both; give one"),
+        ({"path": "t.npz", "scene": "munich"}, "got both; give one"),
         ({"scene": "atlantis"}, "etoile"),
     ]
     assert_refused(Trace.Settings, cases, ValueError)
@@ -199,95 +202,47 @@ def test_settings_and_sizes_that_do_not_go_with_a_file() -> None:
     assert_refused(functools.partial(make_channel, "trace", scene="munich"), cases)
 
 
-def replaced(name: str, values: Any) -> Any:
-    def change(file: h5py.File) -> None:
-        if name in file:
-            del file[name]
-        file[name] = values
-
-    return change
-
-
-def stated(name: str, value: Any) -> Any:
-    def change(file: h5py.File) -> None:
-        file.attrs[name] = value
-
-    return change
-
-
-NAN = np.full((5, 3, 2, 4), np.nan)
-MALFORMED: dict[str, tuple[Any, str]] = {
-    "text": (replaced("h_real", np.bytes_("x")), "h_real of .* got the type bytes"),
-    "NaN": (
-        replaced("h_real", NAN),
-        "h_real of .*: 120 of 120 .* first at round 0, device 0",
-    ),
-    "beyond single precision": (replaced("gain", np.array([1, 1, 1e39])), "gain of .*: 1 of 3 .*2"),
-    "scalar": (replaced("h_imag", 1.0), r"h_imag of .* has the shape \(\)"),
-    "no rounds": (replaced("h_real", np.ones((0, 3, 2, 4))), "h_real of .* is empty"),
-    "delays alone": (replaced("a_real", np.ones((5, 3, 2, 4))), "lacks a_imag, tau_s"),
-    "negative gain": (replaced("gain", -np.ones(3)), "gain of .*: 3 of 3 .* negative, .* 0"),
-    "a schema that is a number": (stated("schema", 3), "schema attribute"),
-    "a band of text": (stated("bandwidth_hz", "wide"), "bandwidth_hz .* positive number"),
-    "base": (replaced("base_m", np.ones(2)), r"base_m of .* has the shape \(2,\)"),
-    "ground": (replaced("roof_m", np.ones(2)), "coverage_db and roof_m of .* must have the shape"),
-}
+NAN = np.full((5, 3, 2, 4), np.nan * 1j)
+GROUND = ("x_m", "y_m", "coverage_db", "roof_m")
+MALFORMED: list[tuple[dict[str, Any], str]] = [
+    ({"gain": np.array("x")}, "gain of .* got the type str"),
+    ({"h": NAN}, "h of .*: 120 of 120 .* first at round 0, device 0"),
+    ({"h": np.ones((2, 2))}, r"got float64 \[2, 2\]; .* of parts x and y save x \+ 1j \* y"),
+    ({"h": make(3)}, r"h of .* has the shape \(3,\); expected \(round, device"),
+    ({"h": np.zeros((0, 2), complex)}, r"has the shape \(0, 2\)"),
+    ({"gain": np.array([1, 1, 1e39])}, "gain of .*: 1 of 3 .*2"),
+    ({"gain": -np.ones(3)}, "gain of .*: 3 of 3 .* negative, .* 0"),
+    ({"gain": np.ones(2)}, r"gain of .* has the shape \(2,\)"),
+    ({"a": make(5, 3, 2, 4)}, "lacks tau_s"),
+    ({"a": make(2, 2), "tau_s": np.zeros((2, 1))}, r"\(round, device, antenna, path\)"),
+    ({"bandwidth_hz": 0.0}, "bandwidth_hz .* positive number"),
+    ({"base_m": np.ones(2)}, r"base_m of .* has the shape \(2,\)"),
+    (dict.fromkeys(GROUND, np.ones(2)), "coverage_db and roof_m of .* must have the shape"),
+]
 
 
 def test_a_malformed_file_is_refused_in_a_sentence(tmp_path: Path) -> None:
-    def read_changed(name: str) -> None:
-        path = tmp_path / "t.h5"
-        places = {"position_m": np.ones((3, 3)), "base_m": np.ones(3)}
-        ground = {part: np.ones((2, 2)) for part in ("x_m", "y_m", "coverage_db", "roof_m")}
-        responses(path, **places, **ground)
-        with h5py.File(path, "r+") as file:
-            MALFORMED[name][0](file)
-        replay(path, 3)
+    def read_changed(**changes: Any) -> None:
+        responses(tmp_path / "t.npz", **changes)
+        replay(tmp_path / "t.npz", 3)
 
-    cases = [(name, f"^channel.path: .*{said}.*$") for name, (_, said) in MALFORMED.items()]
+    cases = [(changes, f"^channel.path: .*{said}.*$") for changes, said in MALFORMED]
     assert_refused(read_changed, cases)
 
 
-def test_a_file_that_fills_memory_is_refused(tmp_path: Path) -> None:
-    """A hundred terabytes of nothing take a kilobyte on disk."""
-    path = tmp_path / "t.h5"
-    with h5py.File(path, "w") as file:
-        file.attrs.update({"schema": SCHEMA, **BAND})
-        for part in ("h_real", "h_imag"):
-            file.create_dataset(part, (10**6, 10**4, 10, 100), "f8", chunks=(1, 1, 1, 1))
-    with pytest.raises(UserError, match="has more than 8 GiB"):
-        replay(path, 3)
-
-
-def make(*shape: int) -> np.ndarray:
-    generator = np.random.default_rng(0)
-    return generator.normal(size=shape) + 1j * generator.normal(size=shape)
-
-
-@pytest.mark.parametrize(
-    ("shape", "how"), [((3, 2), "array"), ((3, 2, 4), "npy"), ((3, 2, 4, 5), "npy")]
-)
-def test_responses_are_those_of_the_source(
-    shape: tuple[int, ...], how: str, tmp_path: Path
-) -> None:
-    h, source = make(*shape), tmp_path / f"h.{how}"
-    if how == "npy":
-        np.save(source, h)
-    path = tmp_path / "h.nc"
-    found = otafl.convert_trace(h if how == "array" else source, path, **BAND)
-    whole = h.reshape((*shape, 1, 1)[:4])
-    assert found == whole.shape
-    trace = read(str(path))
-    assert np.array_equal(trace.response, whole)
-    assert trace.bandwidth_hz == 1e6
+@pytest.mark.parametrize("shape", [(3, 2), (3, 2, 4), (3, 2, 4, 5)])
+def test_responses_are_those_of_an_array(shape: tuple[int, ...], tmp_path: Path) -> None:
+    h = make(*shape)
+    np.save(tmp_path / "h.npy", h)
+    found = read(str(tmp_path / "h.npy"))
+    assert np.array_equal(found.response, h.reshape((*shape, 1, 1)[:4]))
+    assert found.bandwidth_hz is None
 
 
 def test_archive_has_names_of_a_trace_or_a_single_array(tmp_path: Path) -> None:
     h, a, tau = make(3, 2), make(3, 2, 1, 5), np.full((2, 5), 1e-7)
     np.savez(tmp_path / "one.npz", h)
     assert np.array_equal(read(str(tmp_path / "one.npz")).response[..., 0, 0], h)
-    np.savez(tmp_path / "parts.npz", h_real=make(3, 2, 1, 1).real, h_imag=make(3, 2, 1, 1).imag)
-    assert np.array_equal(read(str(tmp_path / "parts.npz")).response, make(3, 2, 1, 1))
     np.savez_compressed(tmp_path / "paths.npz", a=a, tau_s=tau)
     found = read(str(tmp_path / "paths.npz"))
     assert np.array_equal(found.response, a)
@@ -299,9 +254,8 @@ def test_file_without_a_channel_is_refused(tmp_path: Path, monkeypatch: pytest.M
     cases = [
         ("pickled.npy", "channel.path: 'pickled.npy' cannot be read"),
         ("huge.npy", "channel.path: 'huge.npy' cannot be read"),
-        ("paths.npz", r"a of 'paths.npz' has the shape .* \(round, device, antenna, path\)"),
         ("delays.npz", "channel.path: 'delays.npz' lacks tau_s"),
-        ("other.npz", "channel.path: 'other.npz' lacks h_real, h_imag"),
+        ("other.npz", "channel.path: 'other.npz' lacks h, and has u, v"),
     ]
     monkeypatch.chdir(tmp_path)
     objects = np.array([{"a": 1}], object)
@@ -309,7 +263,6 @@ def test_file_without_a_channel_is_refused(tmp_path: Path, monkeypatch: pytest.M
     head = np.lib.format.magic(1, 0)
     text = b"{'descr': '<c16', 'fortran_order': False, 'shape': (9999999999999, 9999), }\n"
     Path("huge.npy").write_bytes(head + len(text).to_bytes(2, "little") + text)
-    np.savez("paths.npz", a=make(2, 2), tau_s=np.zeros((2, 1)))
     np.savez("delays.npz", a=make(2, 2, 1, 3), x=np.zeros(1))
     np.savez("other.npz", u=make(2, 2), v=make(2, 2))
     assert_refused(read, cases)
@@ -320,24 +273,5 @@ def test_archive_that_grows_beyond_the_bound_is_refused(
 ) -> None:
     np.savez_compressed(tmp_path / "h.npz", h=np.ones((100, 100)))
     monkeypatch.setattr("otafl.channels.trace_files.MAX_BYTES", 1 << 16)
-    with pytest.raises(otafl.UserError, match="a trace is kept in memory; use fewer rounds"):
+    with pytest.raises(UserError, match="a trace is kept in memory; use fewer rounds"):
         read(str(tmp_path / "h.npz"))
-
-
-def test_what_is_no_channel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cases: list[tuple[Any, str]] = [
-        (make(3), r"the array has the shape \(3,\); expected \(round, device"),
-        (np.zeros((0, 2), complex), r"has the shape \(0, 2\)"),
-        (np.array([["a", "b"]]), "the array: got the type str"),
-        (np.ones((2, 2)), r"got float64 \[2, 2\]; .* of parts x and y save x \+ 1j \* y"),
-        (np.array([[1, np.nan + 1j]]), "1 of 2 numbers is not finite, first at round 0, device 1"),
-        (np.ma.array(make(2, 2), mask=np.eye(2)), "the array: 2 of 4 values are masked"),
-        (make(2, 2).astype(object), "the array: got the type object; expected complex numbers"),
-        ("h.csv", r"'h.csv' ends in none of .npy, .npz; save its array .*numpy.loadtxt"),
-        ("no.npy", r"'no.npy' cannot be read \(No such file or directory\)"),
-    ]
-    monkeypatch.chdir(tmp_path)
-    assert_refused(lambda source: otafl.convert_trace(source, "h.nc", **BAND), cases)
-    with pytest.raises(otafl.UserError, match="bandwidth_hz: got 0; must be a positive"):
-        otafl.convert_trace(make(2, 2), "h.nc", carrier_hz=1e9, bandwidth_hz=0)
-    assert not Path("h.nc").exists()

@@ -54,14 +54,6 @@ def test_the_ideal_route_has_no_memory_and_is_not_coded() -> None:
 
 
 def test_what_codecs_refuse() -> None:
-    twice = (Group({"a": draw_normal(3, 8)}, row_index=torch.tensor([0, 1, 1])),)
-    for cls, config in (
-        (Qsgd, Qsgd.Settings()),
-        (TopK, TopK.Settings()),
-        (CompressedSensing, CompressedSensing.Settings()),
-    ):
-        with pytest.raises(UserError, match="several rows of a device"):
-            encode(make_codec(cls, config), twice)
     masked = (Group({"a": draw_normal(2, 8)}, mask={"a": torch.ones(8)}),)
     with pytest.raises(UserError, match="have only some"):
         encode(make_codec(CompressedSensing, CompressedSensing.Settings()), masked)

@@ -144,5 +144,3 @@ def test_what_it_refuses() -> None:
     block = BLOCK.repeat(2, 1)
     with pytest.raises(UserError, match="needs the sum"):
         delivered(codec(), Group({"a": block}, weighting="none"), cohort(4))
-    with pytest.raises(UserError, match="several rows of a device"):
-        delivered(codec(), Group({"a": block}, row_index=torch.tensor([0] * 8)), cohort(4))

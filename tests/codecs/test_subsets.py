@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from contract.small import scenario
-from support.codec_bench import acknowledge, draw_normal, encode, make_codec
+from support.codec_bench import STREAMS, acknowledge, draw_normal, encode, make_codec
 from twins.setting import everyone
 
+import otafl
 from otafl import UserError
 from otafl.codecs.sparse import count_position_bits
 from otafl.codecs.subsets import RandomSubset, SharedSubset, TopK
-from otafl.core.contracts import Cohort, Group, Payload, Received
+from otafl.core.contracts import Broadcast, Cohort, Group, Payload, Received
 from otafl.core.rng import Streams
 
 
@@ -136,6 +139,108 @@ def test_what_is_not_received_is_sent_later() -> None:
     (again,), _ = encode(codec, (Group({"a": 0.0 * x}),), {"rest/0": after})
     assert torch.equal(again.tensors["sent"][1], coded.tensors["sent"][1])
     assert not again.tensors["sent"][0].any()
+
+
+def choose_by_hand(
+    size: np.ndarray, age: np.ndarray, draw: np.ndarray, k: int, most: int, rule: str
+) -> list[int]:
+    """Sort the coordinates of one trial by magnitude, then by age; the draw decides ties."""
+    by_size = sorted(range(len(size)), key=lambda i: (-size[i], draw[i]))
+    top, rest = by_size[:most], by_size[most:]
+    kept, candidates = ([], top) if rule == "age_top_k" else (top, rest)
+    oldest = sorted(candidates, key=lambda i: (-age[i], draw[i]))
+    return sorted(kept + oldest[: k - len(kept)])
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize(
+    ("rule", "largest", "most"),
+    [
+        ("age_top_k", 0.5, 10),
+        ("age_top_k", 0.2, 4),
+        ("age_top_k", 1.0, 20),
+        ("fair_k", 0.5, 2),
+        ("fair_k", 1.0, 4),
+    ],
+)
+def test_the_server_chooses_by_magnitude_and_age(rule: str, largest: float, most: int) -> None:
+    """Four of twenty coordinates in each of 40 rounds and two trials. Coordinates that were never
+    received count as infinitely large; one trial receives nothing in the third round. r = k is the
+    server's top-k, and r = P round robin."""
+    codec = codec_of(keep=0.2, rule=rule, largest=largest, error_feedback=False)
+    who = everyone(torch.full((2, 4), 0.25))
+    size, age, since = np.full((2, 20), np.inf), np.zeros((2, 20)), []
+    for t in range(40):
+        if t == 20:  # as from a checkpoint
+            other = codec_of(keep=0.2, rule=rule, largest=largest, error_feedback=False)
+            other.load_state_dict(codec.state_dict())
+            codec = other
+        draw = STREAMS.draw_uniform("shared_subset/0", t, (20,))[0].numpy()
+        x = draw_normal(8, 20, seed=t)
+        (coded,), _ = codec.encode((Group({"w": x}),), {}, who, t, STREAMS)
+        mean = coded.tensors["sent"].view(2, 4, -1).mean(1)
+        arrived = torch.tensor([t != 2, True])
+        received = Received(({"sent": mean},), (torch.ones(2),), None, arrived)
+        back = codec.decode(received).mean[0]["w"]
+        for s in range(2):
+            expected = choose_by_hand(size[s], age[s], draw, 4, most, rule)
+            assert back[s].nonzero()[:, 0].tolist() == expected
+            sums = x[4 * s : 4 * s + 4].mean(0).numpy()
+            np.testing.assert_allclose(back[s].numpy()[expected], sums[expected])
+            age[s] += 1.0
+            if arrived[s]:
+                size[s, expected], age[s, expected] = np.abs(sums[expected]), 0.0
+        since.append(age[1].max())
+    if most == 20:
+        assert since[-1] == 4  # of P / k = 5 rounds
+    if (rule, most) == ("age_top_k", 4):  # until all are known, and then by magnitude alone
+        assert since[-1] > 30
+
+
+@pytest.mark.parametrize(
+    "uplink",
+    [
+        {"transport": "ofdm", "power": "tci"},
+        {"transport": "over_the_air", "power": "blind"},
+        {"transport": {"name": "sumcomp", "radices": [16, 16]}, "power": "ci"},
+        {"transport": "digital", "power": "gbma"},
+    ],
+)
+def test_chosen_coordinates_over_every_kind_of_uplink(uplink: dict[str, Any]) -> None:
+    keys = {"name": "shared_subset", "keep": 0.1, "rule": "age_top_k"}
+    tree: dict[str, Any] = {"name": "s", "codec": keys, "devices": {"count": 3}, "trials": 2}
+    tree |= {"data": "digits", "model": "softmax_regression", "channel": {"snr_db": 20.0}}
+    tree |= {"algorithm": {"name": "fedavg", "learning_rate": 0.5}, "training": {"rounds": 12}}
+    channel = {"snr_db": 20.0, "antennas": 64 if uplink["power"] == "blind" else 1}
+    found = otafl.run(tree | {"channel": channel} | uplink)
+    assert found.test_accuracy.isel(round=-1).min() > 0.5
+
+
+@pytest.mark.exact
+def test_positions_that_the_server_chooses_are_charged_to_the_downlink() -> None:
+    """The first are drawn; then 4 of 200 coordinates take 8 bits each, one real number."""
+    codec, sent = codec_of(keep=0.02, rule="fair_k"), Broadcast({"model": torch.zeros(3, 200)})
+    assert codec.extend_broadcast(sent, 0).side_coordinates == 0
+    encode(codec, (Group({"w": draw_normal(3, 200)}),))
+    assert codec.extend_broadcast(sent, 1).side_coordinates == 1
+    random = codec_of(keep=0.02)
+    encode(random, (Group({"w": draw_normal(3, 200)}),))
+    assert random.extend_broadcast(sent, 1).side_coordinates == 0
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"codec.largest": 0.5}, "largest has no effect with rule: random"),
+        ({"codec.rule": "age_top_k", "codec.largest": 0.05}, "must be at least keep"),
+        ({"codec.rule": "fair_k", "robust.rule": "krum"}, "decodes one mean"),
+        ({"codec.rule": "fair_k", "algorithm.name": "fedpac"}, "algorithm needs each update"),
+    ],
+)
+def test_what_the_rules_refuse(keys: dict[str, object], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        scenario({"codec.name": "shared_subset", **keys})
 
 
 @pytest.mark.exact

@@ -49,7 +49,7 @@ def trace() -> str:
     atexit.register(folder.cleanup)
     config = registry.load_settings_class("channel", "rayleigh")()
     _, channel = channels.build([config], 10, Streams([3], [0]))
-    path = f"{folder.name}/trace.nc"
+    path = f"{folder.name}/trace.npz"
     export_trace(channel, range(12), path, carrier_hz=config.carrier_hz, bandwidth_hz=1e6)
     return path
 

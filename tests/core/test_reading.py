@@ -15,7 +15,7 @@ from otafl.data import idx
 from otafl.devices import csv_table
 from otafl.results.files import open_results
 from otafl.scenario import load_scenario
-from otafl.topology import mixing
+from otafl.topology import graph
 
 pytestmark = pytest.mark.exact
 
@@ -42,7 +42,7 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "scenario": load_scenario,
     "result": open_results,
     "devices": lambda path: csv_table.read(str(path), "devices.compute.path", ["flops_per_s"]),
-    "weights": lambda path: mixing.read_weights(str(path)),
+    "weights": lambda path: graph.read_weights(str(path)),
     "pixels": lambda path: idx.read(path, "labels"),
 }
 

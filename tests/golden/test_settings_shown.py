@@ -15,13 +15,13 @@ from otafl.scenario.yaml_source import parse
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"]
-SCENE = ROOT / "otafl" / "channels" / "scenes" / "florence.nc"
+SCENE = ROOT / "otafl" / "channels" / "scenes" / "florence.npz"
 FILES = {
     "weights.csv": "0.5,0.25,0.25\n0.25,0.5,0.25\n0.25,0.25,0.5\n",
     "devices.csv": "flops_per_s\n1e9\n",
     "traces/phones.csv": "device,start_s,end_s\n0,0,100\n",
 }
-"""What blocks name beside `high.nc`."""
+"""What blocks name beside `high.npz`."""
 NEED_MODULES = {"extending"}
 """Pages whose blocks name modules that the page writes; tests/golden/test_custom.py runs them."""
 
@@ -43,7 +43,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, text in FILES.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
-    shutil.copy(SCENE, tmp_path / "high.nc")
+    shutil.copy(SCENE, tmp_path / "high.npz")
     np.save(tmp_path / "decibel.npy", np.full((20, 10), -3.0))
     return tmp_path
 

@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from otafl.core.contracts import Batch, Tensors
 from otafl.losses.cross_entropy import CrossEntropy
-from otafl.models import LayeredModel, Model, convolution, layered
+from otafl.models import LayeredModel, Model, layered
 from otafl.models.cnn import Cnn
 from otafl.models.linear_layer import LEAKY_SLOPE
 
@@ -165,13 +165,13 @@ def test_shared_samples_and_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> 
     model, batch = make_cnn(case), draw_batch(case)
     front = model.layers[:3]
     largest = max(model.positions[layer.weight] * layer.inputs for layer in front)
-    plain, calls = convolution.pool, []
+    plain, calls = functional.conv2d, []
     for params in factorise(model, draw_params(model), 2, 5):
         expected = model.logits(params, batch.x[:1].expand_as(batch.x))
         own = model.logits(params, batch.x)
         with monkeypatch.context() as patch:
             patch.setattr(layered, "NUMBERS_AT_ONCE", 3 * N * largest)
-            patch.setattr(convolution, "pool", lambda *of: calls.append(0) or plain(*of))
+            patch.setattr(functional, "conv2d", lambda *of: calls.append(0) or plain(*of))
             for x, right in ((batch.x[:1], expected), (batch.x, own)):
                 calls.clear()
                 torch.testing.assert_close(model.logits(params, x), right, **CLOSE)

@@ -40,7 +40,7 @@ SMALL: dict[str, ResizableModel] = {
 def test_sizes(name: str, parameters: int, macs: int) -> None:
     """On 3x32x32 pixels and 10 classes."""
     model = registry.load_component("model", name)(
-        registry.load_settings_class("model", name)(), (3, 32, 32), 10
+        registry.load_settings_class("model", name)(name=name), (3, 32, 32), 10
     )
     assert (model.num_params, model.macs) == (parameters, macs)
 

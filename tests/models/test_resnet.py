@@ -16,7 +16,7 @@ from twins import convnet as twin
 
 from otafl.core.contracts import Batch, Tensors
 from otafl.models.network import Network
-from otafl.models.resnet import ResNet, ResNet18, ResNet34
+from otafl.models.resnet import ResNet
 
 pytestmark = pytest.mark.exact
 
@@ -24,9 +24,9 @@ F64 = torch.float64
 CLOSE: dict[str, Any] = {"rtol": 0, "atol": 1e-11}
 N, B, CLASSES, SHAPE = 3, 5, 4, (2, 9, 8)
 
-EIGHTEEN = ResNet18(ResNet18.Settings(), (3, 32, 32), 10)
-CIFAR = ResNet34(ResNet34.Settings(), (3, 32, 32), 100)
-TINY = ResNet34(ResNet34.Settings(), (3, 64, 64), 200)
+EIGHTEEN = ResNet(ResNet.Settings(name="resnet18"), (3, 32, 32), 10)
+CIFAR = ResNet(ResNet.Settings(name="resnet34"), (3, 32, 32), 100)
+TINY = ResNet(ResNet.Settings(name="resnet34"), (3, 64, 64), 200)
 
 
 SIZES = [

@@ -16,7 +16,7 @@ from otafl.core.contracts import ChannelState, Cohort, LinkBudget, Submodel, Wor
 from otafl.core.rng import Streams
 from otafl.devices.hardware import Hardware
 from otafl.selection.base import SelectionSetup
-from otafl.submodels.base import SubmodelAssignment, SubmodelSetup
+from otafl.submodels.assignments import SubmodelAssignment, SubmodelSetup
 
 DOUBLE = torch.float64
 K = 8

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from otafl.core.contracts import LinkBudget, LinkReport
-from otafl.uplink.signalling import Signalling
+from otafl.uplink.report import Signalling
 
 pytestmark = pytest.mark.exact
 

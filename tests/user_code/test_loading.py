@@ -13,7 +13,6 @@ from support.own_modules import write_custom_module
 
 from otafl.core.errors import UserError
 from otafl.preflight import report
-from otafl.preflight.rehearsal import find_problems
 from otafl.scenario import ScenarioError
 from otafl.user_code import loading
 
@@ -84,7 +83,7 @@ def test_what_does_not_fit_is_not_called(options: dict[str, int], said: str, own
 def test_a_scenario_that_names_a_shell_is_refused(
     keys: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from otafl.preflight import rehearse, report
+    from otafl.preflight import rehearse
 
     monkeypatch.chdir(tmp_path)
     tree = scenario({}).model_dump(mode="json", exclude_unset=True) | keys

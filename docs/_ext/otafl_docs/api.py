@@ -80,5 +80,5 @@ def _public() -> str:
             parts.append(f".. autoclass:: otafl.{name}\n   :members:")
         else:
             parts.append(f".. autofunction:: otafl.{name}")
-    parts.append(".. autoclass:: otafl.own_loop.reports.UplinkReport")
+    parts.append(".. autoclass:: otafl.own_loop.update_kinds.UplinkReport")
     return rst.page(*parts)

@@ -113,8 +113,8 @@ class Group:
     tensors : dict of str to Tensor [n, *shape]
         Values to send.
     row_index : Tensor, int64 [n], optional
-        Rows of the cohort, ordered by trial. A row can occur more than once and in several groups.
-        If not given, every row of the cohort occurs once, in order.
+        Rows of the cohort, ordered by trial. A row can occur in several groups, once in each. If
+        not given, every row of the cohort occurs, in order.
     mask : dict of str to Tensor, optional
         Masks [n, *shape], or broadcastable to it, with 0 for coordinates that a row does not know.
     known_fraction : Tensor [n], optional

@@ -54,11 +54,11 @@ from otafl.uplink.coherent.ofdm_samples import LaidOut, Transmitter, to_carriers
 from otafl.uplink.coherent.over_the_air import (
     AnalogSettings,
     count_scalars,
+    from_first,
     lay_out_reals,
     normalise_reals,
 )
 from otafl.uplink.delivery import Delivery, Slot
-from otafl.uplink.impairments.distorted import from_first
 from otafl.uplink.report import collect_coefficients
 from otafl.uplink.transmission import Transmission, account, receive, transmit
 

@@ -22,7 +22,7 @@ from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.models.base import flatten
 from otafl.uplink.delivery import Delivery
-from otafl.uplink.digital.packets import Mcs, rows_once
+from otafl.uplink.digital.packets import Mcs, list_rows
 from otafl.uplink.noise import draw_bit_noise
 
 CODEWORD_BITS = 3840
@@ -126,7 +126,7 @@ class CodedBits:
         by_row = scheme.flatten()[cohort.flat_index].where(cohort.transmit_mask, -1)
         for one in delivery.uplink:
             index, group = one.index, one.group
-            rows = rows_once(group, cohort, "coding: 'ldpc'")
+            rows = list_rows(group, cohort)
             cell, (trial, device) = cohort.flat_index[rows], get_trial_device(group, cohort)
             chosen, ratio = by_row[rows], snr.flatten()[cell]
             # ranges and norms fill the rest, and have no errors

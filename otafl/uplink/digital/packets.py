@@ -23,7 +23,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from otafl.codecs.base import get_trial_device, has_repeated_devices
+from otafl.codecs.base import get_trial_device
 from otafl.core.contracts import (
     NOISE_VARIANCE,
     Cohort,
@@ -32,7 +32,6 @@ from otafl.core.contracts import (
     TransmitLimits,
     unsqueeze_like,
 )
-from otafl.core.errors import UserError
 from otafl.core.rng import Streams, declare_family
 from otafl.core.tensors import get_constant
 from otafl.models.base import flatten
@@ -154,13 +153,8 @@ def repeat_packets(
     return uses, arrived
 
 
-def rows_once(group: Group, cohort: Cohort, setting: str) -> Tensor:
-    """Return the rows [n] of the cohort in a group. Raises UserError if one occurs twice."""
-    if has_repeated_devices(group):
-        raise UserError(
-            f"transport.{setting} needs one row per device, and the algorithm sends several rows "
-            "of a device in one group; use the defaults of transport: digital"
-        )
+def list_rows(group: Group, cohort: Cohort) -> Tensor:
+    """Return the rows [n] of the cohort in a group."""
     if group.row_index is None:
         return torch.arange(cohort.num_rows, device=cohort.flat_index.device)
     return group.row_index
@@ -286,7 +280,7 @@ def quantise_to_fit(delivery: Delivery, depth: Tensor, streams: Streams) -> dict
     received, cohort = {}, delivery.cohort
     for sent in delivery.uplink:
         index, group = sent.index, sent.group
-        rows = rows_once(group, cohort, "over_budget: 'quantise'")
+        rows = list_rows(group, cohort)
         pair, own = get_trial_device(group, cohort), depth.flatten()[cohort.flat_index[rows]]
         blocks: Tensors = {}
         for name, known in group.masked_tensors.items():

@@ -36,7 +36,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -44,31 +44,18 @@ from torch import Tensor
 
 from otafl.algorithms.custom import get_class
 from otafl.core import registry
-from otafl.core.contracts import Tensors
 from otafl.core.errors import UserError
 from otafl.core.problems import Problem, make_problem
-from otafl.core.rng import declare_family
-from otafl.core.tensors import get_constant
 from otafl.robust.base import Inputs
 from otafl.uplink import noise
 from otafl.uplink.base import Counts, Parts, Transport
 from otafl.uplink.delivery import Delivery, lay_out
-from otafl.uplink.impairments.impairments import refuse_distortion
-from otafl.uplink.report import collect_coefficients
-from otafl.uplink.signal import Signal, compute_energies, cut
+from otafl.uplink.levels import Levels, LevelSettings
+from otafl.uplink.signal import Signal, cut
 from otafl.uplink.transmission import Transmission, account, receive, transmit
-from otafl.uplink.type_based import histograms
-
-ROUNDING = declare_family("rounding_to_levels", __name__)
 
 CHUNK = 1 << 14
 """Counts of a trial that are received at a time. Draws depend on it."""
-
-TINY = 1e-37
-"""Smallest range that is divided by."""
-
-UNMODELLED = ("carrier_offset", "timing_offset", "clip_db", "adc_bits")
-"""Impairments of single symbols, which the model of counts does not include."""
 
 
 class TypeBased(Transport):
@@ -80,15 +67,10 @@ class TypeBased(Transport):
     counts: ClassVar[Counts] = "shared"
     obeys_power: ClassVar[bool] = True
 
-    class Settings(Transport.Settings):
+    class Settings(LevelSettings):
         name: Literal["type_based"] = "type_based"
         levels: int = Field(16, ge=2, le=4096)
         """M, number of evenly spaced levels of a coordinate"""
-        range: Literal["payload", "block"] | Annotated[float, Field(gt=0, le=1e30)] = "payload"
-        """R, where levels go from -R to R: the largest magnitude of any device, of the payload or
-        of each tensor, which is side information; or a number, at which values are clipped"""
-        rounding: Literal["stochastic", "nearest"] = "stochastic"
-        """rounding to a level: up or down at random, without bias, or to the nearest"""
         project: Literal["none", "round", "lattice"] = "none"
         """projection of the received counts by the server: none, rounding of each to 0 .. K, or the
         nearest non-negative integers with sum K"""
@@ -97,26 +79,10 @@ class TypeBased(Transport):
         trimmed_share: float = Field(0.2, gt=0, lt=0.5)
         """share of the devices that a trimmed mean drops at each end"""
 
-        example: ClassVar = {"power.name": "ci"}
+        receives: ClassVar[str] = "counts"
 
         def check(self, scenario: Any) -> Iterable[Problem]:
-            if not registry.make_component("power", scenario.power).is_inversion:
-                fitting = registry.list_fitting("power", lambda one: one().is_inversion)
-                yield make_problem(
-                    f"'{scenario.power.name}' does not go with transport: 'type_based', which "
-                    "counts devices and needs all effective gains to be one; use "
-                    f"{' or '.join(fitting)}",
-                    "power",
-                    "transport",
-                )
-            if scenario.receiver.scale != "policy":
-                yield make_problem(
-                    f"{scenario.receiver.scale} does not go with transport: 'type_based', which "
-                    "counts devices and needs all effective gains to be one; leave scale out",
-                    "receiver.scale",
-                    "transport",
-                )
-            yield from refuse_distortion(scenario, UNMODELLED, "counts")
+            yield from super().check(scenario)
             if self.estimate != "mean" and "rules" in get_class(scenario.algorithm).excludes:
                 text = (
                     f"{self.estimate} gives no sum, which algorithm '{scenario.algorithm.name}' "
@@ -153,62 +119,37 @@ class TypeBased(Transport):
                     slot, sent, segments, link, self._policy_state, scale=one
                 )
                 scale = rows.scale if estimate == "mean" else one
-                ends, num_side_scalars = self._compute_ends(rows, scale)
-                receive(on_air, *self._receive(on_air, rows, scale, ends), delivery)
-                account(on_air, delivery, num_side_scalars)
+                levels = Levels(
+                    rows, scale, self.settings.levels, self.settings, self.parts.streams, slot.round
+                )
+                receive(on_air, *self._receive(on_air, levels), delivery)
+                account(on_air, delivery, levels.num_side_scalars)
                 if self.parts.save_link:
-                    delivery.saved |= self._list_saved(on_air, rows, scale, ends)
+                    delivery.saved |= levels.collect(on_air, self.parts.save_gram)
 
-    def _compute_ends(self, sent: Signal, scale: Tensor) -> tuple[Tensor, int]:
-        """Compute the ends R of the levels at each coordinate, [S, P].
-
-        `scale` [n] is the factor of the rows before rounding. The second result is the number of
-        real numbers of side information from each device.
-        """
-        wanted, stops = self.settings.range, self._list_stops(sent)
-        if isinstance(wanted, float):
-            return torch.full_like(sent.empty_sum(), wanted), 0
-        sizes = tuple(stop - first for first, stop in zip([0, *stops], stops, strict=False))
-        parts = (sent.x * scale[:, None]).abs().split(sizes, 1)
-        rows = torch.stack([part.amax(1) for part in parts], 1)  # [n, B]
-        ends = rows.new_zeros(sent.cohort.num_trials, len(stops))
-        place = sent.cohort.trial[:, None].expand_as(rows)
-        ends = ends.scatter_reduce(0, place, rows, "amax").clamp_min(TINY)
-        lengths = get_constant(sizes, torch.int64, ends.device)
-        return ends.repeat_interleave(lengths, 1, output_size=sent.num_coordinates), len(stops)
-
-    def _list_stops(self, sent: Signal) -> list[int]:
-        """Return the coordinate after which each of B stretches with levels of its own ends."""
-        whole = self.settings.range != "block"
-        return [sent.num_coordinates] if whole else list(sent.tensor_stops)
-
-    def _receive(
-        self, on_air: Transmission, sent: Signal, scale: Tensor, ends: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    def _receive(self, on_air: Transmission, levels: Levels) -> tuple[Tensor, Tensor]:
         """Receive counts and compute their mean: the estimate and the error-free sum, [S, P].
 
         A few coordinates at a time, y [S, M, C] are the received counts.
         """
-        count, cohort, round = self.settings.levels, sent.cohort, on_air.slot.round
-        width, draw, signal = max(1, CHUNK // count), self._draw(round, sent), on_air.signal
-        unit, active = _unit(count, sent.x), on_air.active_rows
+        count, sent, round = levels.count, levels.sent, on_air.slot.round
+        cohort, signal = sent.cohort, on_air.signal
+        width, unit, active = max(1, CHUNK // count), levels.values, on_air.active_rows
         gain = (signal.take_rows(on_air.gain.real.mT) * active).to(active.dtype)
         spread = (on_air.noise / on_air.scalars.eta).sqrt().to(active.dtype)
         segment = on_air.segments.index_segments(gain.device)
         estimate = sent.empty_sum()
         for number, first in enumerate(range(0, sent.num_coordinates, width)):
             columns = slice(first, min(first + width, sent.num_coordinates))
-            q, top = segment[columns], ends[:, columns]
-            part = sent.x[:, columns] * scale[:, None] / top[cohort.trial]
-            level = _levels(part, count, None if draw is None else draw[:, columns])
+            q, top = segment[columns], levels.ends[:, columns]
             drawn = noise.draw_count_noise(
                 self.parts.streams, sent.index, round, number, (count, width)
             )
             y = drawn[..., : top.shape[1]] * spread[:, None, q]
             pulses = cohort.pad_by_trial(gain[:, q] * signal.x[:, columns])
-            y.scatter_add_(1, cohort.pad_by_trial(level), pulses)
+            y.scatter_add_(1, cohort.pad_by_trial(levels.round(columns)), pulses)
             senders = signal.sum_by_trial(active[:, q] * on_air.sent.x[:, columns])
-            y = histograms.project(y, senders, self.settings.project)
+            y = project(y, senders, self.settings.project)
             estimate[:, columns] = top * self._summarise(y, unit, senders)
         if self.settings.estimate == "mean":
             estimate *= on_air.expand(on_air.unit * (on_air.weight > 0))
@@ -221,60 +162,133 @@ class TypeBased(Transport):
         if how == "mean":
             return unit @ y
         if how == "median":
-            return histograms.compute_median(y, unit)
-        trimmed = (self.settings.trimmed_share * senders + histograms.CLOSE).floor()
-        return histograms.compute_trimmed_mean(y, unit, trimmed)
+            return compute_median(y, unit)
+        trimmed = (self.settings.trimmed_share * senders + CLOSE).floor()
+        return compute_trimmed_mean(y, unit, trimmed)
 
     def _find_exact(self, sent: Signal) -> Tensor:
         """Return the statistic of the values that were sent, without rounding and noise, [S, P]."""
         x = sent.cohort.pad_by_trial(sent.x)
         weight = sent.cohort.pad_by_trial(torch.ones_like(sent.weight))[..., None]
         share = self.settings.trimmed_share
-        trimmed = (share * sent.cohort.rows_per_trial + histograms.CLOSE).long()
+        trimmed = (share * sent.cohort.rows_per_trial + CLOSE).long()
         name = "coordinate_median" if self.settings.estimate == "median" else "trimmed_mean"
         rule: Any = registry.load_settings_class("rule", name)()
         exact: Tensor = rule.aggregate(Inputs(x, weight, trimmed), {})[0]
         return exact
 
-    def _list_saved(
-        self, on_air: Transmission, sent: Signal, scale: Tensor, ends: Tensor
-    ) -> Tensors:
-        """Return the coefficients, the squared rounding errors of the rows [S, Q, K], and R [S, B].
 
-        The noise's part follows from R without projection.
-        """
-        factor, top = scale[:, None], ends[sent.cohort.trial]
-        draw = self._draw(on_air.slot.round, sent)
-        level = _levels(sent.x * factor / top, self.settings.levels, draw)
-        rounded = _unit(self.settings.levels, sent.x)[level] * top / factor.clamp_min(TINY)
-        off = replace(sent, x=(rounded - sent.x) * on_air.sent.x)
-        own = {
-            "rounding": sent.grid(compute_energies(off, on_air.segments)).mT,
-            "range": ends[:, [stop - 1 for stop in self._list_stops(sent)]],
-        }
-        saved = collect_coefficients(replace(on_air, sent=sent), self.parts.save_gram)
-        return saved | {f"{name}/{sent.index}": value for name, value in own.items()}
+def project(y: Tensor, senders: Tensor, how: str) -> Tensor:
+    """Project received counts to feasible ones.
 
-    def _draw(self, round: int, sent: Signal) -> Tensor | None:
-        """Draw uniform numbers [n, P] for stochastic rounding; None for the nearest level."""
-        if self.settings.rounding == "nearest":
-            return None
-        trial_device = sent.cohort.trial, sent.cohort.device
-        return self.parts.streams.draw_device_uniform(
-            ROUNDING / sent.index, round, *trial_device, (sent.num_coordinates,)
-        )
+    Parameters
+    ----------
+    y : Tensor, float [S, M, C]
+        Received counts.
+    senders : Tensor, float [S, C]
+        Number of devices, K.
+    how : {"none", "round", "lattice"}
+        Projection.
 
-
-def _unit(count: int, like: Tensor) -> Tensor:
-    """Return the relative levels v_m / R, [M]."""
-    return torch.linspace(-1.0, 1.0, count, dtype=like.dtype, device=like.device)
-
-
-def _levels(part: Tensor, count: int, draw: Tensor | None) -> Tensor:
-    """Return the levels [n, C] int64 of values relative to R.
-
-    They are rounded up if the uniform draw says so, or to the nearest without a draw.
+    Returns
+    -------
+    Tensor, float [S, M, C]
+        The counts that the server uses.
     """
-    place = (part.clamp(-1.0, 1.0) + 1.0) * (0.5 * (count - 1))
-    place = place.round() if draw is None else (place + draw).floor()
-    return place.clamp(0, count - 1).long()
+    if how == "none":
+        return y
+    most = senders[:, None]
+    return y.round().clamp_min(0.0).minimum(most) if how == "round" else find_nearest_type(y, most)
+
+
+def find_nearest_type(y: Tensor, total: Tensor) -> Tensor:
+    """Return the nearest non-negative integers to y whose sum over the levels is `total`.
+
+    Parameters
+    ----------
+    y : Tensor, float [S, M, C]
+        Received counts.
+    total : Tensor, float [S, 1, C]
+        Number of devices, K.
+
+    Returns
+    -------
+    Tensor, float [S, M, C]
+        Integer counts.
+
+    Notes
+    -----
+    A common shift moves y to the nearest point of the simplex with that sum, which is then rounded.
+    Missing or surplus units are added or removed, one at each level, where they cost least: the
+    second unit of a level never costs less than the first of another.
+    """
+    count = y.shape[1]
+    ordered = y.sort(1, descending=True).values
+    ranks = torch.arange(1, count + 1, dtype=y.dtype, device=y.device)[:, None]
+    shift = (ordered.cumsum(1) - total) / ranks
+    kept = (ordered > shift).sum(1, keepdim=True).clamp_min(1)
+    near = (y - shift.gather(1, kept - 1)).round().clamp_min(0.0)
+    missing = total - near.sum(1, keepdim=True)
+    up = _rank(near - y) < missing
+    down = _rank(torch.where(near > 0, y - near, torch.inf)) < -missing
+    return near + up.to(y.dtype) - down.to(y.dtype)
+
+
+def _rank(cost: Tensor) -> Tensor:
+    """Return the ranks [S, M, C] of costs, 0 for the lowest."""
+    return cost.argsort(dim=1, stable=True).argsort(dim=1)
+
+
+CLOSE = 1e-3
+"""Counts that differ by less are equal."""
+
+
+def compute_median(counts: Tensor, values: Tensor) -> Tensor:
+    """Compute the median of values v_m that occur n_m times.
+
+    Between two values it is their mean. Negative counts, which noise makes, are taken for 0.
+
+    Parameters
+    ----------
+    counts : Tensor, float [S, M, C]
+        Counts n_m, of C histograms a trial.
+    values : Tensor, float [M]
+        Values v_m, rising.
+
+    Returns
+    -------
+    Tensor, float [S, C]
+        The median.
+    """
+    cumulative = counts.clamp_min(0.0).cumsum(1)
+    half = 0.5 * cumulative[:, -1:]
+    last = len(values) - 1
+    lower = (cumulative < half - CLOSE).sum(1).clamp_max(last)
+    upper = (cumulative <= half + CLOSE).sum(1).clamp_max(last)
+    return 0.5 * values[lower] + 0.5 * values[upper.maximum(lower)]
+
+
+def compute_trimmed_mean(counts: Tensor, values: Tensor, trimmed: Tensor) -> Tensor:
+    """Compute the mean of values without the t smallest and the t largest.
+
+    Parameters
+    ----------
+    counts : Tensor, float [S, M, C]
+        Counts n_m of the values, of C histograms a trial. Negative ones are taken for 0.
+    values : Tensor, float [M]
+        Values v_m, rising.
+    trimmed : Tensor, float [S, C]
+        Number t of values that are left out at each end.
+
+    Returns
+    -------
+    Tensor, float [S, C]
+        The trimmed mean, 0 where no value is left.
+    """
+    cumulative = counts.clamp_min(0.0).cumsum(1)
+    first = trimmed[:, None]
+    last = cumulative[:, -1:] - first
+    ends = cumulative.minimum(last).maximum(first)
+    starts = torch.cat([first, ends[:, :-1]], 1)
+    kept = ends - starts
+    return (values[:, None] * kept).sum(1) / kept.sum(1).clamp_min(CLOSE)

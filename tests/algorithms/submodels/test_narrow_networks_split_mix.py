@@ -17,7 +17,7 @@ from otafl.core.contracts import Cohort, Workload
 from otafl.models.base import Model, unflatten
 from otafl.models.layers import Conv, Linear, Norm, Relu
 from otafl.models.network import Network
-from otafl.models.resnet import ResNet18
+from otafl.models.resnet import ResNet
 
 pytestmark = pytest.mark.twin
 
@@ -151,9 +151,11 @@ def test_sizes_and_what_they_are_charged() -> None:
 def test_atoms_of_the_papers_tables() -> None:
     """FedHM prints 2.75 and 4.12 million for two and three atoms of width .35 of ResNet-18."""
     config = SplitMix.Settings(atom=0.35, levels=(9, 3, 2, 1), width_rule="round")
-    levels = SplitMix(config, ResNet18(ResNet18.Settings(), (3, 32, 32), 10), 20).levels
+    levels = SplitMix(config, ResNet(ResNet.Settings(name="resnet18"), (3, 32, 32), 10), 20).levels
     assert [level.num_params for level in levels] == [b * 1_373_160 for b in (9, 3, 2, 1)]
-    small = SplitMix(SplitMix.Settings(), ResNet18(ResNet18.Settings(), (3, 32, 32), 10), 20)
+    small = SplitMix(
+        SplitMix.Settings(), ResNet(ResNet.Settings(name="resnet18"), (3, 32, 32), 10), 20
+    )
     assert small.atom.num_params == 176_402
 
 

@@ -18,7 +18,7 @@ from otafl.models.layer_contract import Axis, Layer
 from otafl.models.layer_lists import Residual
 from otafl.models.layers import Conv, Linear, MaxPool, MeanPool, Norm, Relu
 from otafl.models.network import Network
-from otafl.models.resnet import ResidualSettings, ResNet, ResNet18, ResNet34
+from otafl.models.resnet import ResNet
 from otafl.models.softmax_regression import SoftmaxRegression
 
 pytestmark = pytest.mark.exact
@@ -58,18 +58,18 @@ def test_scaler_before_normalisation_changes_little() -> None:
 @pytest.mark.parametrize(
     ("config", "classes", "ratio", "rule", "parameters", "macs"),
     [
-        (ResNet18.Settings(), 10, 0.62, "round", 4_293_347, 214_519_218),
-        (ResNet18.Settings(), 10, 0.5, "round", 2_797_610, 139_299_328),
-        (ResNet18.Settings(), 10, 0.35, "round", 1_373_160, 67_991_534),
-        (ResNet34.Settings(), 100, 0.64, "round", 8_769_303, 476_257_312),
-        (ResNet34.Settings(), 100, 0.5, "round", 5_349_636, 290_317_312),
-        (ResNet34.Settings(), 100, 0.4, "round", 3_423_974, 186_315_556),
-        (ResNet18.Settings(), 10, 0.35, "ceil", 1_386_000, None),
-        (ResNet34.Settings(), 100, 0.4, "ceil", 3_455_000, None),
+        (ResNet.Settings(name="resnet18"), 10, 0.62, "round", 4_293_347, 214_519_218),
+        (ResNet.Settings(name="resnet18"), 10, 0.5, "round", 2_797_610, 139_299_328),
+        (ResNet.Settings(name="resnet18"), 10, 0.35, "round", 1_373_160, 67_991_534),
+        (ResNet.Settings(name="resnet34"), 100, 0.64, "round", 8_769_303, 476_257_312),
+        (ResNet.Settings(name="resnet34"), 100, 0.5, "round", 5_349_636, 290_317_312),
+        (ResNet.Settings(name="resnet34"), 100, 0.4, "round", 3_423_974, 186_315_556),
+        (ResNet.Settings(name="resnet18"), 10, 0.35, "ceil", 1_386_000, None),
+        (ResNet.Settings(name="resnet34"), 100, 0.4, "ceil", 3_455_000, None),
     ],
 )
 def test_sizes_of_slim_networks(
-    config: ResidualSettings,
+    config: ResNet.Settings,
     classes: int,
     ratio: float,
     rule: str,

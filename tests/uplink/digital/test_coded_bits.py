@@ -143,10 +143,3 @@ def test_what_it_refuses() -> None:
     for codec in (None, Qsgd(Qsgd.Settings(), {}, streams)):
         with pytest.raises(UserError, match="this codec has none"):
             Bench([[1.0]], codec=codec, **LDPC)
-    twice = Group({"a": draw_rows(2, 8)}, row_index=torch.tensor([0, 0]))
-    for options in (
-        {"codec": make_uniform(2), **LDPC},
-        {"max_symbols": 9.0, "over_budget": "quantise"},
-    ):
-        with pytest.raises(UserError, match="several rows of a device"):
-            Bench([[1.0]], **options).deliver(twice, who=make_cohort((1,), 1))

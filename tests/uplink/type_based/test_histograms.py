@@ -13,7 +13,7 @@ from support.numbered import Numbered
 
 from otafl.core.errors import UserError
 from otafl.scenario import ScenarioError
-from otafl.uplink.type_based.histograms import compute_median, compute_trimmed_mean
+from otafl.uplink.type_based.type_based import compute_median, compute_trimmed_mean
 
 pytestmark = pytest.mark.exact
 

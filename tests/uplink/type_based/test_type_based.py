@@ -192,7 +192,7 @@ def test_saved_variables_of_a_run() -> None:
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
-        ({}, "power: 'gbma' does not go with transport: 'type_based', which counts devices"),
+        ({}, "power: 'gbma' does not go with transport: 'type_based', which receives counts"),
         ({"power": "full"}, "use genie or ci or multi_antenna_ci or tci or cotaf or budget_paced"),
         (
             {"power": "ci", "receiver": {"name": "auto", "scale": "mmse"}},
