@@ -383,9 +383,7 @@ def compute_link_budget(
     UserError
         If a budget is more than 300 dB above or below the noise.
     """
-    distinct = {id(section): section for section in sections}  # most trials share one
-    made = {key: _compute_row(section, devices) for key, section in distinct.items()}
-    rows, budgets = zip(*(made[id(section)] for section in sections), strict=True)
+    rows, budgets = zip(*(_compute_row(section, devices) for section in sections), strict=True)
     device = streams.device
     gain, unit_power_w, bandwidth_hz = torch.tensor(rows, dtype=torch.float64, device=device).T
     over_noise = np.stack(budgets)

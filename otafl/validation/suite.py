@@ -11,8 +11,8 @@ from otafl.validation.bench import Bench
 from otafl.validation.checks import Check, Law
 
 NAMES = (
-    "channels flat_fading cells receivers policies single_policies impairments transports "
-    "noncoherent digital_sums packets downlinks codecs streams privacy regressions"
+    "channels cells receivers policies single_policies impairments transports digital_sums packets "
+    "downlinks codecs streams privacy regressions"
 )
 MODULES = [importlib.import_module(f"otafl.validation.{name}") for name in NAMES.split()]
 """Modules that state laws."""

@@ -19,6 +19,7 @@ from otafl.scenario import expand, load_scenario
 pytestmark = pytest.mark.exact
 
 MODULE = """
+from dataclasses import replace
 import torch
 from pydantic import Field
 from otafl.algorithms.base import Algorithm, AveragedSettings, PayloadKind
@@ -131,6 +132,8 @@ class Spoiled(FedAvg):
         if how == "state": return {"more": loss}, payload, loss
         if how == "rows":
             payload[0].tensors["model"] = payload[0].tensors["model"][:1]
+        if how == "twice":
+            payload = (replace(payload[0], row_index=torch.zeros(len(loss), dtype=int)),)
         return state, payload, loss
 
     def update_server(self, *given):
@@ -255,6 +258,7 @@ SPOILED = {
     "loss": "returned a loss of shape []; expected [8]",
     "state": "returned the devices' blocks ['more']; expected [], as init made them",
     "rows": "the payload's tensor 'model' of shape [1, 650]; expected [8, ...], one row per device",
+    "twice": "returned a group with several rows of a device; expected one row of a device in",
     "server": "update_server of 'my_own_methods:Spoiled' returned a Tensor; expected the ser",
     "block": "server of 'my_own_methods:Spoiled' returned the server's block 'model' of shape [2",
     "flops": "count_flops of 'my_own_methods:Spoiled' returned an array of shape [0]; expected one "
