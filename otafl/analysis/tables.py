@@ -20,7 +20,7 @@ from otafl.analysis.points import (
     swap_to_coordinate,
 )
 from otafl.analysis.rows import TextTable
-from otafl.analysis.summary import compute_moments, format_mean_std
+from otafl.analysis.summary import compute_moments, format_cell
 from otafl.core.suggestions import make_unknown_name_error
 from otafl.results.coordinates import get_long_name
 from otafl.results.end_values import describe_diverged, select_end_total
@@ -218,6 +218,6 @@ def _format_label(name: str, words: str) -> str:
 
 def _format_cell(trials: np.ndarray, is_bold: bool) -> str:
     """Write mean and deviation, between stars if bold, and n where that is not of all trials."""
-    star, count = "**" if is_bold else "", int(np.isfinite(trials).sum())
-    fewer = f" (n = {count})" if 0 < count < len(trials) else ""
-    return f"{star}{format_mean_std(trials)}{star}{fewer}"
+    text, _, count = format_cell(trials).partition(" (")
+    star = "**" if is_bold else ""
+    return f"{star}{text}{star}" + (f" ({count}" if count else "")
