@@ -151,6 +151,9 @@ LOST_BY = {
 }
 """Setting that is not zero -> the cause for which the server lacks an update."""
 
+NONE = ("0", "0.0", "None", "{}")
+"""Texts of settings that are zero, or not given."""
+
 LOSSES = {"outage", "crashes"}
 """Causes for which an update is lost after its device transmitted."""
 
@@ -184,12 +187,7 @@ def describe_arrivals(ds: xr.Dataset) -> str:
     rounds = find_end_rounds(ds).where(lambda ends: ends > 0)
     rates = [(select_end_total(ds, name) / rounds).mean("trial") for name in UPDATES]
     started, missed, used = (rate.values.ravel() for rate in rates)
-    names, texts = build_labels(ds, list_axes(ds), units=False)
-    tree = read_scenario(ds.attrs)
-    settings = [
-        functools.partial(_find_setting, tree, dict(zip(names, place, strict=True)))
-        for place in texts
-    ]
+    settings = _list_settings(ds)
     silent, unreached = started - missed - used, np.zeros_like(started)
     for place, get in enumerate(settings):
         is_timed = get("devices.protocol") == "rounds" and get("devices.late") == "drop"
@@ -228,28 +226,71 @@ def describe_arrivals(ds: xr.Dataset) -> str:
     return text
 
 
+def describe_round_interval(ds: xr.Dataset) -> str:
+    """Describe where the fading of moving devices has another time than the simulated rounds.
+
+    Returns
+    -------
+    A sentence without its full stop; empty unless `channel.round_interval_s` differs more than
+    threefold from the mean simulated time of a round, with a `channel.speed_kmh` above 0.
+    """
+    if "sim_time_s" not in ds:
+        return ""
+    means = (select_end_total(ds, "sim_time_s") / find_end_rounds(ds)).mean("trial").values.ravel()
+    settings = _list_settings(ds)
+    moves = [get("channel.speed_kmh") not in NONE for get in settings]
+    given = [get("channel.round_interval_s") for get in settings]
+    spans = np.array([1.0 if text in NONE else float(text) for text in given])
+    wrong = moves & (means > 0) & ((spans > 3.0 * means) | (3.0 * spans < means))
+    if not wrong.any():
+        return ""
+    low, high = (f"{end:.2g}" for end in (means[wrong].min(), means[wrong].max()))
+    given_text = ", ".join(dict.fromkeys(f"{span:g}" for span in spans[wrong]))
+    return (
+        f"channel.speed_kmh moves devices by channel.round_interval_s ({given_text} s) between "
+        f"rounds, which take {low if low == high else f'{low} to {high}'} s of simulated time"
+        f"{_name_points(ds, wrong)}; set round_interval_s to that"
+    )
+
+
+def _list_settings(ds: xr.Dataset) -> list[Callable[[str], str]]:
+    """Return a function for each point that finds one of its settings."""
+    names, texts = build_labels(ds, list_axes(ds), units=False)
+    tree = read_scenario(ds.attrs)
+    return [
+        functools.partial(_find_setting, tree, dict(zip(names, place, strict=True)))
+        for place in texts
+    ]
+
+
 def _find_setting(tree: Mapping[str, Any], at: Mapping[str, str], key: str) -> str:
     """Return a setting of a point as text: of its coordinates, else of the scenario.
 
-    The text of a component is its name and settings, as in "tci(threshold=0.1)".
+    The text of a component is its name and settings, as in "tci(threshold=0.1)". A default of a
+    swept component is "None".
     """
-    last = key.rpartition(".")[2]
-    name = "device_count" if key == "devices.count" else last
+    section, _, last = key.rpartition(".")
+    for name in ("device_count" if key == "devices.count" else last, key.replace(".", "_")):
+        if name in at:
+            return at[name]
+    if section in at:
+        found = re.search(rf"\b{last}=([^,()]+)", at[section])
+        return found[1] if found else "None"
     value = functools.reduce(lambda part, word: part.get(word, {}), key.split("."), tree)
-    return at.get(name, at.get(key.replace(".", "_"), str(format_label(value))))
+    return str(format_label(value))
 
 
 def _list_causes(get: Callable[[str], str]) -> list[str]:
     """List the settings of a point by which updates may be silent or lost."""
-    found = [said for key, said in LOST_BY.items() if get(key) not in ("0.0", "0", "None")]
+    found = [said for key, said in LOST_BY.items() if get(key) not in NONE]
     transport, power = get("transport"), get("power").partition("(")[0]
     if not transport.startswith("digital"):
         if power in SILENCED_BY or not found:
             found.append(SILENCED_BY.get(power, f"power {power}"))
         return found
-    if not re.search(r"gain_threshold=0(\.0)?\b(?!\.)", transport):
+    if get("transport.gain_threshold") not in NONE[:2]:
         found.append("transport.gain_threshold")
-    if re.search(r"max_symbols=(?!0\.0)", transport):
+    if get("transport.max_symbols") not in NONE:
         found.append("transport.max_symbols")
     if get("csi").partition("(")[0] != "perfect":
         found.append("outage")

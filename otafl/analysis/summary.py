@@ -154,6 +154,7 @@ def print_ends(
         describe_diverged,
         cautions.describe_lost_runs,
         cautions.describe_arrivals,
+        cautions.describe_round_interval,
         describe_mixed_budgets,
     ):
         if said := describe(dataset):

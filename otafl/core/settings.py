@@ -107,7 +107,7 @@ class Settings(BaseModel):
     def list_notes(self, scenario: Any) -> Iterable[str]:
         """Return valid settings of this section and the scenario that are probably not intended.
 
-        It is called for the sections `algorithm`, `transport` and `topology`.
+        It is called for the sections `algorithm`, `transport`, `topology` and `channel`.
         """
         return ()
 

@@ -153,6 +153,7 @@ def list_notices(ds: xr.Dataset) -> list[str]:
     more = (
         cautions.describe_lost_runs(ds),
         cautions.describe_arrivals(ds),
+        cautions.describe_round_interval(ds),
         describe_mixed_budgets(ds),
     )
     said += [f"{text[0].upper()}{text[1:]}." for text in more if text]

@@ -127,3 +127,23 @@ def test_a_point_without_any_update_is_reported_in_python_too() -> None:
     assert "no update arrived in 2 of 2 trials:" in cautions.describe_lost_runs(ds.isel(power=[1]))
     assert cautions.describe_lost_runs(ds.isel(power=[0])) == ""
     assert cautions.describe_arrivals(ds.drop_vars("updates_used")) == ""
+
+
+def test_fading_and_rounds_that_take_different_times() -> None:
+    """Only for devices that move, and beyond a factor of three."""
+    channel: dict[str, Any] = {"name": "rayleigh", "speed_kmh": 3.0}
+    sweep = {"sweep": {"channel.round_interval_s": [1.0, 0.01]}}
+    ds = counted(channel=channel, **sweep)
+    took = float(ds["sim_time_s"].isel(round=-1).mean()) / 2
+    said = cautions.describe_round_interval(ds)
+    assert f"(1, 0.01 s) between rounds, which take {took:.2g} s of simulated time;" in said
+    ds["sim_time_s"] *= 0.01 / took / 2.9
+    said = cautions.describe_round_interval(ds)
+    assert "at 1 of 2 points (round_interval_s=1);" in said
+    ds["sim_time_s"] *= 2.9 / 3.1
+    assert "(1, 0.01 s)" in cautions.describe_round_interval(ds)
+    assert cautions.describe_round_interval(counted(channel="rayleigh")) == ""
+    mixed = counted(sweep={"channel": ["rayleigh", channel]})
+    assert "at 1 of 2 points (channel=rayleigh(speed_kmh=3.0))" in (
+        cautions.describe_round_interval(mixed)
+    )
