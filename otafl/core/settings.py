@@ -78,7 +78,7 @@ class Settings(BaseModel):
     """Whether finished stacks are computed again if a file that it names has changed since."""
 
     idle_without: ClassVar[Mapping[str, str]] = {}
-    """Fields without effect while another field has its default: field -> the other field."""
+    """Fields without effect while another field is off: field -> the other field."""
 
     @property
     def stackable_names(self) -> tuple[str, ...]:
@@ -122,6 +122,10 @@ class Settings(BaseModel):
     def is_default(self, key: str) -> bool:
         """Return whether a field has its default value, as in a stored scenario that names all."""
         return bool(getattr(self, key) == type(self).model_fields[key].default)
+
+    def is_off(self, key: str) -> bool:
+        """Return whether fields of `idle_without` that need this one have no effect."""
+        return self.is_default(key)
 
     @model_validator(mode="after")
     def _refuse_conflicts(self) -> Self:

@@ -91,12 +91,12 @@ def _note_idle_settings(points: Sequence[Point]) -> list[str]:
                 continue
             for key, other in section.idle_without.items():
                 place, name = (path, getattr(section, "name", ""), key), format_path(path)
-                if not section.is_default(other):
+                if not section.is_off(other):
                     used.add(place)
                 elif not section.is_default(key) and place not in idle:
                     idle[place] = (
                         f"{name}.{key}: {getattr(section, key)} without effect, because "
-                        f"{name}.{other} has its default; set {other}, or leave {key} out"
+                        f"{name}.{other} is off; set {other}, or leave {key} out"
                     )
     return list(dict.fromkeys(text for place, text in idle.items() if place not in used))
 

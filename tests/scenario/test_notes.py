@@ -30,7 +30,7 @@ def test_a_policy_that_no_transport_asks() -> None:
 
 def test_what_is_no_mistake() -> None:
     assert not noted(transport="digital")
-    assert not noted(power="ci", sweep={"transport": ["over_the_air", "digital"]})
+    assert not noted(power="tci", sweep={"transport": ["over_the_air", "digital"]})
     assert not noted(transport="digital", power=registry.TABLES["power"].default)
     filled = load_scenario({"name": "s", "transport": "digital"})
     assert not noted(**{k: v for k, v in yaml.safe_load(to_yaml(filled)).items() if k != "name"})
@@ -41,8 +41,8 @@ def test_what_is_no_mistake() -> None:
     [
         (
             {"impairments": {"adc_range": 2}},
-            "impairments.adc_range: 2.0 without effect, because impairments.adc_bits has its "
-            "default; set adc_bits, or leave adc_range out",
+            "impairments.adc_range: 2.0 without effect, because impairments.adc_bits is off; "
+            "set adc_bits, or leave adc_range out",
         ),
         ({"devices": {"compute": {"jitter_scale": 0.1}}}, "devices.compute.jitter_scale: 0.1 "),
     ],
@@ -72,14 +72,15 @@ def test_values_of_a_key_that_needs_another() -> None:
 
 def test_settings_that_need_a_threshold() -> None:
     """They are noted only if no point of a sweep has a threshold."""
-    idle = {"name": "digital", "constraint": "peak"}
+    idle = {"name": "digital", "gain_threshold": 0.0, "constraint": "peak"}
     assert noted(transport=idle) == [
-        "transport.constraint: peak without effect, because transport.gain_threshold has its "
-        "default; set gain_threshold, or leave constraint out"
+        "transport.constraint: peak without effect, because transport.gain_threshold is off; "
+        "set gain_threshold, or leave constraint out"
     ]
     thresholds = {"transport.gain_threshold": [0.0, 0.1]}
     assert not any("without effect" in text for text in noted(transport=idle, sweep=thresholds))
-    assert not noted(transport={"name": "digital", "constraint": "average"})
+    assert not noted(transport=idle | {"constraint": "average"})
+    assert not noted(transport={"name": "digital", "constraint": "peak"})  # which has a threshold
 
 
 def test_shares_of_turns_without_a_bound() -> None:
