@@ -294,7 +294,9 @@ def _list_causes(get: Callable[[str], str]) -> list[str]:
         found.append("transport.max_symbols")
     if get("csi").partition("(")[0] != "perfect":
         found.append("outage")
-    return found
+    if get("transport.rate") == "mcs":
+        found.append("transport.rate")
+    return found or ["a rate of zero"]
 
 
 def _format_counts(values: np.ndarray) -> str:
