@@ -111,6 +111,13 @@ def test_devices_that_stay_silent_are_counted_with_the_setting_that_silences_the
             "0 of 5 devices aggregated, 5 ",
         ),
         (
+            {
+                "transport": {"name": "digital", "gain_threshold": 0.0},
+                "channel": {"name": "awgn", "snr_db": -100},
+            },
+            ", 5 silent by a rate of zero (",
+        ),
+        (
             {"devices": {"count": 5, "deadline_s": 1e-9}},
             "0 of 5 devices aggregated, 5 without a slot (",
         ),
