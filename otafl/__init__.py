@@ -9,6 +9,7 @@ Heavy packages are imported on first use.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
@@ -114,7 +115,7 @@ def run(
     loaded = _load(scenario)
     file = None if out is None else Path(out)
     with _show_progress(progress) as shown:
-        return sweeping.run(
+        dataset = sweeping.run(
             loaded,
             file,
             shown,
@@ -122,6 +123,7 @@ def run(
             workers=workers,
             scheduler=scheduler,
         )
+    return _warn_of_lost_runs(dataset)
 
 
 def sweep(
@@ -169,7 +171,17 @@ def sweep(
 
     loaded = _load(scenario)
     with _show_progress(progress) as shown:
-        return sweeping.sweep(loaded, Path(folder), shown, workers, scheduler, checkpoint_every)
+        dataset = sweeping.sweep(loaded, Path(folder), shown, workers, scheduler, checkpoint_every)
+    return _warn_of_lost_runs(dataset)
+
+
+def _warn_of_lost_runs(dataset: xr.Dataset) -> xr.Dataset:
+    """Return the result, and warn if no update arrived in a trial."""
+    from otafl.analysis.cautions import describe_lost_runs
+
+    if said := describe_lost_runs(dataset):
+        warnings.warn(said, stacklevel=3)
+    return dataset
 
 
 def _load(scenario: Scenario | Mapping[str, Any] | str | Path) -> Scenario:

@@ -81,7 +81,7 @@ WITH: dict[str, dict[str, Any]] = {
     "devices.cpu_frequency": {
         "devices.deadline_s": 1e-5,
         "devices.compute": {"name": "phone", "frequency_min_share": 0.3},
-        "transport": "digital",
+        "transport": {"name": "digital", "constraint": "peak"},
     },
     "devices.capacity_levels": {"algorithm": "heterofl", "model": {"name": "mlp", "hidden": [8]}},
     "devices.late": {"devices.deadline_s": 1e-5},

@@ -14,8 +14,15 @@ from rich.table import Table
 
 from otafl.analysis import cautions
 from otafl.analysis.cautions import describe_mixed_budgets
-from otafl.analysis.points import build_labels, get_label, list_axes
+from otafl.analysis.points import (
+    MAIN_VARIABLES,
+    build_labels,
+    find_first_known,
+    get_label,
+    list_axes,
+)
 from otafl.core.console import make_console
+from otafl.core.suggestions import format_count
 from otafl.losses.metrics import list_variables
 from otafl.results import origins
 from otafl.results.end_values import describe_diverged, select_end_total
@@ -54,6 +61,9 @@ SHOWN = (
     "compression_nominal",
 )
 """Variables worth a column, as many as fit the terminal; energies are sums over devices."""
+
+JUDGED_BY = (*MAIN_VARIABLES, "excess_risk", "test_loss", "train_loss")
+"""Variables of which the first that a result has is the first column, however narrow it is."""
 
 MAX_POINTS = 60
 FIRST, LAST = 20, 5
@@ -101,30 +111,49 @@ def print_ends(
         # folded where there is no room, from the left on; numbers are whole
         table.add_column(get_label(dataset, name), justify="left", overflow="fold")
     used = sum(_measure_width(title, cells) for title, cells in coordinates.items())
-    names = [n for n in SHOWN if n in dataset and bool(dataset[n].notnull().any())]
-    names = names if variables is None else list(variables)
+    names = variables
+    if names is None:
+        main = find_first_known(dataset, JUDGED_BY)
+        names = [n for n in dict.fromkeys((main, *SHOWN)) if n and find_first_known(dataset, [n])]
     left_out: list[str] = []
     for name in names:
-        cells = [format_mean_std(trials) for trials in compute_end_values(dataset, name)[rows]]
-        title = get_label(dataset, name)
-        width = _measure_width(title, cells)
-        used += width
+        ends, title = compute_end_values(dataset, name)[rows], get_label(dataset, name)
+        found = {title: [format_cell(trials) for trials in ends]}
+        if name == "airtime_s" and (medians := _compute_medians(ends)) is not None:
+            found[f"median {title}"] = [format_number(median) for median in medians]
+        widths = [_measure_width(*column) for column in found.items()]
+        used += sum(widths)
         if used > console.width and len(columns) > len(coordinates):
-            left_out = names[names.index(name) :]
+            left_out = list(names)[list(names).index(name) :]
             break
-        columns.append(cells)
-        table.add_column(textwrap.fill(title, width - 3), justify="right", no_wrap=True)
+        columns += found.values()
+        for title, width in zip(found, widths, strict=True):
+            table.add_column(textwrap.fill(title, width - 3), justify="right", no_wrap=True)
     for i, row in enumerate(zip(*columns, strict=True)):
         if hidden and i == FIRST:
             table.add_row(*["..."] * len(columns))
         table.add_row(*row)
     console.print()
     console.print(table)
-    console.print("\nend of each trial, mean ± standard deviation over trials")
-    if said := describe_diverged(dataset):
-        console.print(said)
-    if mixed := describe_mixed_budgets(dataset):
-        console.print(mixed)
+    last = f"{dataset['final_round'].max():.0f}"
+    if (first := f"{dataset['final_round'].min():.0f}") != last:
+        last = f"{first} to {last}"
+    is_less = any("(n = " in cell for cells in columns for cell in cells)
+    console.print(
+        f"\nend of each trial (final round {last}), mean ± standard deviation over n = "
+        f"{format_count(dataset.sizes['trial'], 'trial')}"
+        + ", or fewer where a cell states n"
+        * is_less
+    )
+    for describe in (
+        describe_diverged,
+        cautions.describe_lost_runs,
+        cautions.describe_arrivals,
+        cautions.describe_round_interval,
+        describe_mixed_budgets,
+    ):
+        if said := describe(dataset):
+            console.print(said)
     if hidden:
         console.print(f"{hidden} points between are not shown; --all shows them")
     if left_out:
@@ -194,6 +223,19 @@ def format_mean_std(values: np.ndarray) -> str:
     if 0 <= places <= 6:
         return f"{mean:.{places}f} ± {std:.{places}f}"
     return f"{format_number(mean)} ± {format_number(std, 2)}"
+
+
+def format_cell(values: np.ndarray) -> str:
+    """Write `format_mean_std`, and n where not all of the values [n] are finite."""
+    count = int(np.isfinite(values).sum())
+    return format_mean_std(values) + (f" (n = {count})" if 0 < count < len(values) else "")
+
+
+def _compute_medians(ends: np.ndarray) -> np.ndarray | None:
+    """Return the medians over trials [points, trials]; None if all are within 1 % of the means."""
+    finite = xr.DataArray(ends, dims=("point", "trial"))
+    medians, means = finite.median("trial"), finite.mean("trial")
+    return medians.values if (abs(medians - means) > 0.01 * means).any() else None
 
 
 def drop_rounding_noise(mean: float, std: float) -> float:

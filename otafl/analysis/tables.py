@@ -20,7 +20,7 @@ from otafl.analysis.points import (
     swap_to_coordinate,
 )
 from otafl.analysis.rows import TextTable
-from otafl.analysis.summary import compute_moments, format_mean_std
+from otafl.analysis.summary import compute_moments, format_cell
 from otafl.core.suggestions import make_unknown_name_error
 from otafl.results.end_values import describe_diverged, select_end_total
 from otafl.results.variables import get_better_direction
@@ -165,12 +165,10 @@ def build_text_table(table: TableGrid, bold: np.ndarray | None = None) -> TextTa
     deviation, and n, the number of trials that they are of.
     """
     marks = np.zeros(table.values.shape[:2], bool) if bold is None else bold
-    cells = [[format_mean_std(trials) for trials in values] for values in table.values]
-    counts = np.isfinite(table.values).sum(-1)
-    for row, column in np.argwhere(marks):
-        cells[row][column] = f"**{cells[row][column]}**"
-    for row, column in np.argwhere((counts > 0) & (counts < table.values.shape[-1])):
-        cells[row][column] += f" (n = {counts[row, column]})"
+    cells = [
+        [_format_cell(trials, is_bold) for trials, is_bold in zip(values, bold_row, strict=True)]
+        for values, bold_row in zip(table.values, marks, strict=True)
+    ]
     names = [table.labels[name] for name in table.row_names]
     bare = [table.labels.get(name, name) for name in table.column_names]
     is_bare = re.compile(r"-?[\d.e+-]+").fullmatch  # a number that has no unit says nothing alone
@@ -199,3 +197,10 @@ def _build_frame(table: TableGrid) -> pd.DataFrame:
         )
     ]
     return pd.DataFrame(rows, columns=[*names, "variable", "units", "mean", "std", "n"])
+
+
+def _format_cell(trials: np.ndarray, is_bold: bool) -> str:
+    """Write mean and deviation, between stars if bold, and n where that is not of all trials."""
+    text, _, count = format_cell(trials).partition(" (")
+    star = "**" if is_bold else ""
+    return f"{star}{text}{star}" + (f" ({count}" if count else "")

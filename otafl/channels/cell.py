@@ -43,6 +43,18 @@ from otafl.core.units import db_to_linear
 
 SHADOWING = declare_purpose("shadowing", __name__)
 
+POWER_DBM, SPEED_KMH, CARRIER_HZ, DISTANCE_M = (-40, 31), (0, 500), (5e8, 1e11), (10, 5_000)
+VALID_RANGES: dict[str, dict[str, tuple[float, float]]] = {
+    "tx_power_dbm": dict.fromkeys(("umi", "uma", "rma"), POWER_DBM),
+    "speed_kmh": dict.fromkeys(("umi", "uma", "rma"), SPEED_KMH),
+    "carrier_hz": {"umi": CARRIER_HZ, "uma": CARRIER_HZ, "rma": (5e8, 3e10)},
+    "min_distance_m": dict.fromkeys(("umi", "uma", "rma"), DISTANCE_M),
+    "cell_radius_m": dict.fromkeys(("umi", "uma", "rma"), DISTANCE_M),
+    "server_height_m": {"umi": (10, 10), "uma": (25, 25), "rma": (10, 150)},
+}
+"""Key -> cell -> range in which its model was fitted (TR 38.901, Table 7.4.1-1 and its notes), or
+that devices of a cellular network have: power of any class, and floor, of TS 38.101-1."""
+
 FIELD_WAVES = 128
 """Number of cosines in a shadowing field."""
 
@@ -119,6 +131,16 @@ class Cell(OfdmChannel):
                 yield "mobility: 'linear' needs speed_kmh; set it, e.g. to 3"
             if self.name != "rma" and not self.in_car:
                 yield f"in_car: got false, but {self.name} has no cars; leave it out"
+
+        def list_notes(self, scenario: Any) -> Iterator[str]:
+            for key, ranges in VALID_RANGES.items():
+                value, (low, high) = getattr(self, key), ranges[self.name]
+                if value is not None and not low <= value <= high:
+                    wanted = f"{low:g}" if low == high else f"{low:g} to {high:g}"
+                    yield (
+                        f"channel.{key}: {value:g} is outside the range in which channel "
+                        f"'{self.name}' is valid ({wanted}; 3GPP TR 38.901 and TS 38.101-1)"
+                    )
 
         @property
         def is_physical(self) -> bool:

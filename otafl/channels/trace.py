@@ -104,6 +104,17 @@ class Trace(Channel):
                     f"{given} out, or set gains: relative"
                 )
 
+        def list_notes(self, scenario: Any) -> Iterator[str]:
+            try:
+                rounds = len(read(self.file).response)
+            except UserError:  # raised when the channel is built
+                return
+            if rounds < scenario.training.rounds:
+                yield (
+                    f"{self.file_entry} has {rounds} rounds, fewer than training.rounds "
+                    f"({scenario.training.rounds}), so it starts again after its last round"
+                )
+
         @property
         def file(self) -> str:
             """Path of the file."""

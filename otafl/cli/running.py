@@ -121,6 +121,7 @@ def _finish(dataset: xr.Dataset, result: Path, path: Path, quiet: bool) -> None:
     interruption.describe_kept_fn = lambda: (
         f"the result is whole in {result}, and `otafl plot` draws it"
     )
+    from otafl.analysis.cautions import describe_lost_runs
     from otafl.plots import draw_overview
     from otafl.results.end_values import describe_diverged
 
@@ -130,6 +131,7 @@ def _finish(dataset: xr.Dataset, result: Path, path: Path, quiet: bool) -> None:
 
         print_ends(dataset)
         typer.echo(f"\nnext: otafl show {result}; otafl plot {result}; otafl report {result}")
-    elif said := describe_diverged(dataset):
-        say(said)
+    else:
+        for said in filter(None, (describe_diverged(dataset), describe_lost_runs(dataset))):
+            say(said)
     typer.echo(f"result: {result}  figure: {path}")

@@ -62,7 +62,7 @@ class Settings(BaseModel):
     """Own fields with which the component shows its purpose in a few rounds of few devices."""
 
     idle_without: ClassVar[Mapping[str, str]] = {}
-    """Fields without effect while another field has its default: field -> the other field."""
+    """Fields without effect while another field is off: field -> the other field."""
 
     @property
     def stackable_names(self) -> tuple[str, ...]:
@@ -91,7 +91,7 @@ class Settings(BaseModel):
     def list_notes(self, scenario: Any) -> Iterable[str]:
         """Return valid settings of this section and the scenario that are probably not intended.
 
-        It is called for the sections `algorithm`, `transport` and `topology`.
+        It is called for the sections `algorithm`, `transport`, `topology` and `channel`.
         """
         return ()
 
@@ -106,6 +106,10 @@ class Settings(BaseModel):
     def is_default(self, key: str) -> bool:
         """Return whether a field has its default value, as in a stored scenario that names all."""
         return bool(getattr(self, key) == type(self).model_fields[key].default)
+
+    def is_off(self, key: str) -> bool:
+        """Return whether fields of `idle_without` that need this one have no effect."""
+        return self.is_default(key)
 
     @model_validator(mode="after")
     def _refuse_conflicts(self) -> Self:

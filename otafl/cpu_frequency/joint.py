@@ -149,7 +149,10 @@ class JointFrequency(CpuFrequency):
     """CPU frequency and power with the least energy."""
 
     class Settings(CpuFrequency.Settings):
-        example: ClassVar = {"devices.deadline_s": 0.1, "transport.name": "digital"}
+        example: ClassVar = {
+            "devices.deadline_s": 0.1,
+            "transport": {"name": "digital", "constraint": "peak"},
+        }
 
         name: Literal["joint"] = "joint"
 
@@ -159,7 +162,7 @@ class JointFrequency(CpuFrequency):
             if not transport.has_access_plan:
                 text = (
                     "'joint' plans the power of transport 'digital' with rate shannon, over_budget "
-                    "drop, and either no gain_threshold or constraint peak with shares all; got "
+                    "drop, and either gain_threshold 0 or constraint peak with shares all; got "
                     f"transport '{transport.name}'"
                 )
                 yield make_problem(text, "devices.cpu_frequency", "transport")

@@ -125,8 +125,13 @@ def list_notices(ds: xr.Dataset) -> list[str]:
         said.append(f"{several[0].upper()}{several[1:]}.")
     if lost := describe_diverged(ds):
         said.append(f"{lost}.")
-    if mixed := describe_mixed_budgets(ds):
-        said.append(f"{mixed[0].upper()}{mixed[1:]}.")
+    more = (
+        cautions.describe_lost_runs(ds),
+        cautions.describe_arrivals(ds),
+        cautions.describe_round_interval(ds),
+        describe_mixed_budgets(ds),
+    )
+    said += [f"{text[0].upper()}{text[1:]}." for text in more if text]
     trials = points.size * ds.sizes["trial"]
     for name, text in (
         ("end_round", "ended early, with no time or no devices left; their last values are kept"),

@@ -27,22 +27,29 @@ if TYPE_CHECKING:
     from otafl.results.models import TrainedModels
     from otafl.scenario import Point, Scenario
 
-LINK_DIMS: dict[str, tuple[str, ...]] = {
-    "h": ("segment", "device"),
-    "h_hat": ("segment", "device"),
-    "weight": ("device",),
-    "eta": ("segment",),
-    "noise": ("segment",),
-    "tails": ("segment",),
-    "neighbours": ("segment",),
-    "p": ("segment", "device"),
-    "c": ("segment", "device"),
-    "m": ("segment", "device"),
-    "active": ("segment", "device"),
-    "rounding": ("segment", "device"),
-    "gram": ("segment", "device", "other_device"),
+_SEGMENT, _DEVICE = ("segment",), ("segment", "device")
+LINK_VARIABLES = {
+    "h": Variable("1", "channel of the device after the combiner", _DEVICE),
+    "h_hat": Variable("1", "estimated channel of the device after the combiner", _DEVICE),
+    "weight": Variable("1", "aggregation weight of the device", ("device",)),
+    "eta": Variable("1", "receive scaling, over the noise variance of the receiver", _SEGMENT),
+    "noise": Variable("1", "variance of the noise on a received real number", _SEGMENT),
+    "tails": Variable("1", "energy of the heavy-tailed interference in a segment", _SEGMENT),
+    "neighbours": Variable("1", "energy of other servers' devices in a segment", _SEGMENT),
+    "p": Variable("1", "transmit scalar of the device", _DEVICE),
+    "c": Variable("1", "effective gain of the device, 1 is exact", _DEVICE),
+    "m": Variable("1", "mean square of the device's symbols before the transmit scalar", _DEVICE),
+    "active": Variable("1", "whether the device transmits in the segment", _DEVICE),
+    "sent": Variable("symbol", "symbols of the segment until the device crashes", _DEVICE),
+    "rounding": Variable("1", "energy of the device's rounding error in a segment", _DEVICE),
+    "gram": Variable(
+        "1",
+        "sum of conj(x_k) x_j over the symbols of a segment, device k by other_device j, before "
+        "their transmit scalars",
+        (*_DEVICE, "other_device"),
+    ),
 }
-"""Dims, after (point, trial, link_round), of what `output.save_link` keeps. Stored as
+"""Variables of `output.save_link`, with their dims after (point, trial, link_round). Stored as
 `link_<name>`, a complex one as `link_<name>_real` and `link_<name>_imag`. Segments are counted in
 each group. With several servers each has its own, and `device` is `server_device`."""
 
@@ -57,8 +64,8 @@ class Record:
 
     rounds: [R] rounds at which records were taken. variables: name of `VARIABLES` -> float [points,
     trials, R], [points, trials, R, devices] or [points, trials], as its dims say. link: name of
-    `LINK_DIMS`, with "/<group>" where there are several -> [points, trials, rounds, ...], of every
-    round from the first, or None. models: of all points and trials at the end, with
+    `LINK_VARIABLES`, with "/<group>" where there are several -> [points, trials, rounds, ...], of
+    every round from the first, or None. models: of all points and trials at the end, with
     `output.save_models`.
     """
 
@@ -265,16 +272,25 @@ def _build_link_variables(link: dict[str, np.ndarray]) -> dict[str, Any]:
     data = {}
     for key, values in link.items():
         base, _, group = key.partition("/")
-        own = LINK_DIMS.get(base, tuple(f"{base}_axis{i}" for i in range(values.ndim - 3)))
+        about = LINK_VARIABLES.get(base)
+        if about is None:
+            about = Variable("1", base, tuple(f"{base}_axis{i}" for i in range(values.ndim - 3)))
+        own, attributes = about.dims, {"units": about.units, "long_name": about.long_name}
         if values.ndim > 3 + len(own):  # of each server
             own = ("server", *("server_device" if dim == "device" else dim for dim in own))
         own = tuple(f"segment_{group}" if dim == "segment" and group else dim for dim in own)
         dims, name = ("point", "trial", "link_round", *own), "link_" + key.replace("/", "_")
         if np.iscomplexobj(values):
-            data[f"{name}_real"] = (dims, values.real)
-            data[f"{name}_imag"] = (dims, values.imag)
+            for part, words in (("real", "real part"), ("imag", "imaginary part")):
+                long_name = f"{about.long_name}, {words}"
+                data[f"{name}_{part}"] = (
+                    dims,
+                    getattr(values, part),
+                    attributes | {"long_name": long_name},
+                )
         else:
-            data[name] = (dims, values.astype(np.float32) if values.dtype == bool else values)
+            number = values.astype(np.float32) if values.dtype == bool else values
+            data[name] = (dims, number, attributes)
     return data
 
 

@@ -16,19 +16,24 @@ if TYPE_CHECKING:
 DIVERGED = "diverged_round"
 
 
-def select_at_end(dataset: xr.Dataset, name: str) -> xr.DataArray:
-    """Return a variable of a combined dataset at the end of each trial, without `round`.
+def find_end_rounds(dataset: xr.Dataset) -> xr.DataArray:
+    """Return the last record of each point, or that at which a trial reached its target or ended.
 
-    The end is the last record of the point, or that at which the trial reached its target or ended.
+    Dims are the sweep's axes, with trial where trials can end early.
     """
-    values = dataset[name]
-    if "round" not in values.dims:
-        return values
     ends = dataset["final_round"]
     for early in ("end_round", "stop_round"):
         if early in dataset:
             ends = dataset[early].fillna(ends)
-    values = values.where(values["round"] == ends).max("round", keep_attrs=True)
+    return ends
+
+
+def select_at_end(dataset: xr.Dataset, name: str) -> xr.DataArray:
+    """Return a variable of a combined dataset at `find_end_rounds`, without `round`."""
+    values = dataset[name]
+    if "round" not in values.dims:
+        return values
+    values = values.where(values["round"] == find_end_rounds(dataset)).max("round", keep_attrs=True)
     return values.drop_vars("final_round", errors="ignore")
 
 
@@ -78,11 +83,13 @@ def describe_diverged(dataset: xr.Dataset) -> str:
     lost = int(dataset[DIVERGED].notnull().sum()) if DIVERGED in dataset else 0
     if not lost:
         return ""
-    said = f"{lost} of {format_count(dataset[DIVERGED].size, 'trial')} diverged"
+    first, last = (f"{end:.0f}" for end in (dataset[DIVERGED].min(), dataset[DIVERGED].max()))
+    when = f"round {first}" if first == last else f"rounds {first} to {last}"
+    said = f"{lost} of {format_count(dataset[DIVERGED].size, 'trial')} diverged in {when}"
     if any(name in dataset for name in GUESSES):
-        return f"{said}: accuracies count as a guess, all else is left out"
+        return f"{said}: metrics count as a guess, all else is left out"
     if 0 in dataset["round"].values:
-        return f"{said}: accuracies count as the untrained model's, all else is left out"
+        return f"{said}: metrics count as the untrained model's, all else is left out"
     return f"{said} and {'is' if lost == 1 else 'are'} left out of the means"
 
 

@@ -8,7 +8,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from otafl.core.problems import Path, Problem
-from otafl.core.registry import TABLES
+from otafl.core.registry import TABLES, list_names
 from otafl.core.settings import get_description
 from otafl.scenario.errors import format_value
 from otafl.scenario.key_descriptions import get_unit
@@ -99,8 +99,9 @@ class Track:
     def coordinate(self) -> Coordinate:
         """Its coordinate in the results."""
         if self.chooses_component:
-            noun = TABLES[CHOICES[self.path].table].noun
-            return Coordinate(tuple(map(format_label, self.values)), "", noun)
+            table = CHOICES[self.path].table
+            labels = _shorten([format_label(v) for v in self.values], list_names(table))
+            return Coordinate(tuple(labels), "", TABLES[table].noun)
         last = str(self.path[-1])
         units = (get_unit(last) or "1") if are_numbers(self.values) else ""
         long_name = last.replace("_", " ")
@@ -223,6 +224,16 @@ def format_label(value: Any) -> Any:
         return json.dumps(value)
     settings = ", ".join(f"{key}={format_label(v)}" for key, v in value.items() if key != "name")
     return f"{value['name']}({settings})" if settings else value["name"]
+
+
+def _shorten(labels: Sequence[Any], known: Collection[str]) -> list[Any]:
+    """Leave out the modules of own parts, "module:Name", whose names occur once.
+
+    known: names of built-in components, which no own part has.
+    """
+    short = {one: re.sub(r"^[\w./]+:", "", one) for one in labels if isinstance(one, str)}
+    counts = Counter([*short.values(), *known])
+    return [short[one] if one in short and counts[short[one]] == 1 else one for one in labels]
 
 
 def _format_value(value: Any) -> str:

@@ -40,7 +40,7 @@ def list_notes(points: Sequence[Point]) -> list[str]:
     """Return a sentence for each valid setting that is probably not intended.
 
     These are power policies and settings without effect, clipped models, power budgets of
-    different kinds, and the notes of methods, transports and topologies.
+    different kinds, and the notes of methods, transports, topologies and channels.
     """
     kinds = ((point.coords, find_power_constraint(point.scenario)) for point in points)
     budgets = describe_power_budgets([(at, kind) for at, kind in kinds if kind is not None])
@@ -73,11 +73,12 @@ def _note_clipped_models(points: Sequence[Point]) -> list[str]:
 
 
 def _collect_section_notes(points: Sequence[Point]) -> list[str]:
-    """Return the notes of methods, transports and topologies of the points, each sentence once."""
+    """Return the notes of the sections of the points, each sentence once."""
     said: list[str] = []
     for names, about in (
         (("algorithm",), ("algorithm", "transport", "data")),
         (("transport", "topology"), ("transport", "topology", "channel", "seed")),
+        (("channel",), ("channel", "training")),
     ):
         different: dict[str, Scenario] = {}
         for scenario in (point.scenario for point in points):
@@ -102,12 +103,12 @@ def _note_idle_settings(points: Sequence[Point]) -> list[str]:
                 continue
             for key, other in section.idle_without.items():
                 place, name = (path, getattr(section, "name", ""), key), format_path(path)
-                if not section.is_default(other):
+                if not section.is_off(other):
                     used.add(place)
                 elif not section.is_default(key) and place not in idle:
                     idle[place] = (
                         f"{name}.{key}: {getattr(section, key)} without effect, because "
-                        f"{name}.{other} has its default; set {other}, or leave {key} out"
+                        f"{name}.{other} is off; set {other}, or leave {key} out"
                     )
     return list(dict.fromkeys(text for place, text in idle.items() if place not in used))
 

@@ -51,7 +51,10 @@ def build_digital_rig(
 ) -> Rig:
     """Build six digital uplinks at 10 dB over Rayleigh fading, with some changes of sections."""
     section = {"name": "rayleigh", "snr_db": SNR_DB, "bandwidth_hz": BANDWIDTH_HZ}
-    point = {"channel": section | (channel or {}), "transport": {"name": "digital"}}
+    point = {
+        "channel": section | (channel or {}),
+        "transport": {"name": "digital", "gain_threshold": 0.0},
+    }
     point["transport"] |= transport or {}
     return bench.build_rig(DEVICES, TRIALS, point | sections)
 

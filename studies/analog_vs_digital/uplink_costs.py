@@ -157,7 +157,10 @@ def list_labels(ds: xr.Dataset) -> list[tuple[str, str, str]]:
     labels = (
         np.broadcast_to(ds[n].values, ds.sizes["zip"]) for n in ("transport", "power", "codec")
     )
-    return [(str(t), str(p), str(c)) for t, p, c in zip(*labels, strict=True)]
+    return [
+        (str(t).removesuffix("(gain_threshold=0)"), str(p), str(c))
+        for t, p, c in zip(*labels, strict=True)
+    ]
 
 
 def list_analogue(results: Path) -> Iterator[Measured]:

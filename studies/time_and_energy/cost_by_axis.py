@@ -115,6 +115,7 @@ def format_step(values: np.ndarray) -> str:
 
 def name_point(label: str) -> str:
     """Return a point's name in the figure; the label itself if it has none."""
+    label = label.replace("(gain_threshold=0)", "").replace("gain_threshold=0, ", "")
     return next((name for key, name in NAMES.items() if label.startswith(key)), label)
 
 

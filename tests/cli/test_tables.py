@@ -225,9 +225,9 @@ def test_diverged_trials_are_stated(tmp_path: Path, capsys: pytest.CaptureFixtur
     ds["diverged_round"] = (("power", "trial"), lost, {"units": "round", "long_name": "diverged"})
     path = written(ds, tmp_path / "r.nc")
     call("table", path)
-    assert "1 of 6 trials diverged: accuracies count as" in capsys.readouterr().out
+    assert "1 of 6 trials diverged in round" in capsys.readouterr().out
     call("compare", path)
-    assert "1 of 6 trials diverged: accuracies count as" in capsys.readouterr().err
+    assert "1 of 6 trials diverged in round" in capsys.readouterr().err
 
 
 def rows_of(text: str) -> list[list[str]]:

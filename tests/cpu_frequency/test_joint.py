@@ -90,7 +90,8 @@ def test_several_cells_carry_at_least_what_is_planned() -> None:
 
 def test_joint_control_needs_a_digital_uplink() -> None:
     joint = {"devices.cpu_frequency": "joint", "devices.deadline_s": 1.0}
-    for transport in ("ideal", "over_the_air", {"name": "digital", "rate": "mcs"}):
+    for transport in ("ideal", "over_the_air", "digital", {"name": "digital", "rate": "mcs"}):
         with pytest.raises(ScenarioError, match="'joint' plans the power of transport 'digital'"):
             scenario(joint | {"transport": transport})
-    assert scenario(joint | {"transport": "digital"}).devices.cpu_frequency.name == "joint"
+    peak = {"name": "digital", "constraint": "peak"}
+    assert scenario(joint | {"transport": peak}).devices.cpu_frequency.name == "joint"

@@ -43,7 +43,7 @@ def test_run_writes_result_and_figure(small: Path, capsys: pytest.CaptureFixture
     captured = capsys.readouterr()
     table, then, last = captured.out.strip().rsplit("\n", 2)
     assert table.startswith("test accuracy ")
-    assert "end of each trial, mean ± standard deviation" in table
+    assert "end of each trial (final round 2), mean ± standard deviation" in table
     assert then.startswith("next: otafl show results/small.nc; otafl plot results/small.nc;")
     assert last == "result: results/small.nc  figure: results/small.png"
     assert re.search(r"^2/2 rounds", captured.err, re.MULTILINE)

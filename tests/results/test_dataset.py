@@ -129,6 +129,8 @@ def test_link_records_are_named_and_ragged_ones_padded() -> None:
     ds = combine(parts, describe_sweep(scenario))
     assert ds["link_p_0_real"].dims[-2:] == ("segment_0", "device")
     assert ds["link_eta_0"].dims[-1] == "segment_0"
+    assert all(ds[name].attrs.keys() == {"units", "long_name"} for name in ds if "link" in name)
+    assert ds["link_h_0_imag"].attrs["long_name"].endswith("imaginary part")
     assert ds["link_round"].values.tolist() == [1, 2, 3, 4]
     np.testing.assert_array_equal(ds["link_h_0_imag"][1, 0, 1, 0], [6, 8, 10])
     np.testing.assert_array_equal(ds["link_h_0_imag"][0, 0, 1, 0], [4, 6, np.nan])

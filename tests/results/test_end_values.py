@@ -22,7 +22,7 @@ pytestmark = pytest.mark.exact
 
 DIVERGES = {"algorithm.learning_rate": 1e30}
 SOUND = 0.05
-SAID = "3 of 6 trials diverged: accuracies count as a guess, all else is left out"
+SAID = "3 of 6 trials diverged in round 1: metrics count as a guess, all else is left out"
 GUESS = 0.1
 """Among ten classes of digits."""
 

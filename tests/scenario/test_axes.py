@@ -145,6 +145,17 @@ def test_zip_advances_its_keys_together() -> None:
     assert found["zip"]["device_count"].values == (10, 20)
 
 
+def test_own_parts_have_short_names_where_these_are_unique() -> None:
+    """Not where two modules have one of that name, or otafl has."""
+
+    def labels(*values: Any) -> tuple[Any, ...]:
+        return build_axes(make_scenario(sweep={"power": list(values)}))["power"]["power"].values
+
+    assert labels("tci", "own:mine", {"name": "own:mine", "a": 1}) == ("tci", "mine", "mine(a=1)")
+    assert labels("one:mine", "two:mine") == ("one:mine", "two:mine")
+    assert labels("own:tci", "own:other") == ("own:tci", "other")
+
+
 def test_keys_of_the_users_own_component_can_be_swept() -> None:
     swept = make_scenario(model={"name": "my:Net", "width": 1}, sweep={"model.width": [2, 3]})
     assert [point.scenario.model.options["width"] for point in expand(swept)] == [2, 3]

@@ -30,7 +30,7 @@ def test_a_policy_that_no_transport_asks() -> None:
 
 def test_what_is_no_mistake() -> None:
     assert not noted(transport="digital")
-    assert not noted(power="ci", sweep={"transport": ["over_the_air", "digital"]})
+    assert not noted(power="tci", sweep={"transport": ["over_the_air", "digital"]})
     assert not noted(transport="digital", power=registry.TABLES["power"].default)
     filled = load_scenario({"name": "s", "transport": "digital"})
     assert not noted(**{k: v for k, v in yaml.safe_load(to_yaml(filled)).items() if k != "name"})
@@ -41,8 +41,8 @@ def test_what_is_no_mistake() -> None:
     [
         (
             {"impairments": {"adc_range": 2}},
-            "impairments.adc_range: 2.0 without effect, because impairments.adc_bits has its "
-            "default; set adc_bits, or leave adc_range out",
+            "impairments.adc_range: 2.0 without effect, because impairments.adc_bits is off; "
+            "set adc_bits, or leave adc_range out",
         ),
         ({"devices": {"compute": {"jitter_scale": 0.1}}}, "devices.compute.jitter_scale: 0.1 "),
     ],
@@ -67,14 +67,15 @@ def test_values_of_a_key_that_needs_another() -> None:
 
 def test_settings_that_need_a_threshold() -> None:
     """They are noted only if no point of a sweep has a threshold."""
-    idle = {"name": "digital", "constraint": "peak"}
+    idle = {"name": "digital", "gain_threshold": 0.0, "constraint": "peak"}
     assert noted(transport=idle) == [
-        "transport.constraint: peak without effect, because transport.gain_threshold has its "
-        "default; set gain_threshold, or leave constraint out"
+        "transport.constraint: peak without effect, because transport.gain_threshold is off; "
+        "set gain_threshold, or leave constraint out"
     ]
     thresholds = {"transport.gain_threshold": [0.0, 0.1]}
     assert not any("without effect" in text for text in noted(transport=idle, sweep=thresholds))
-    assert not noted(transport={"name": "digital", "constraint": "average"})
+    assert not noted(transport=idle | {"constraint": "average"})
+    assert not noted(transport={"name": "digital", "constraint": "peak"})  # which has a threshold
 
 
 def test_shares_of_turns_without_a_bound() -> None:
@@ -110,9 +111,35 @@ def test_a_prefix_shorter_than_the_paths() -> None:
     (said,) = noted(**keys, sweep={"training.rounds": [1, 2]})
     assert said.startswith("transport.prefix: 0 samples are shorter than the channel, whose last")
     enough = int(said.rsplit(" ", 1)[1])
-    assert not noted(channel=channel, transport=wave | {"prefix": enough})
-    assert noted(channel=channel, transport=wave | {"prefix": enough - 1})
+    few = {"channel": channel, "training": {"rounds": 1}}
+    assert not noted(**few, transport=wave | {"prefix": enough})
+    assert noted(**few, transport=wave | {"prefix": enough - 1})
     assert not noted(transport={"name": "ofdm", "prefix": 0})  # a flat channel
+
+
+def test_a_trace_that_is_shorter_than_the_run() -> None:
+    channel = {"name": "trace", "scene": "munich"}
+    (said,) = noted(channel=channel, sweep={"training.rounds": [12, 13]})
+    assert said.startswith("channel.scene: 'munich' has 12 rounds, fewer than training.rounds (13)")
+    assert not noted(channel={"name": "trace", "path": "absent.nc"})  # an error, not a note
+
+
+@pytest.mark.parametrize("cell", ["umi", "uma", "rma"])
+def test_cells_outside_the_range_of_their_model(cell: str) -> None:
+    assert not noted(channel=cell)
+    limit = 3e10 if cell == "rma" else 1e11
+    for key, inside, outside in (
+        ("carrier_hz", limit, 1.01 * limit),
+        ("carrier_hz", 5e8, 4.9e8),
+        ("cell_radius_m", 5000, 5001),
+        ("min_distance_m", 10, 9),
+        ("server_height_m", {"umi": 10, "uma": 25, "rma": 150}[cell], 151),
+        ("tx_power_dbm", 31, 32),
+        ("speed_kmh", 500, 501),
+    ):
+        assert not noted(channel={"name": cell, key: inside}), key
+        (said,) = noted(channel={"name": cell, key: outside})
+        assert said.startswith(f"channel.{key}: {outside:g} is outside the range")
 
 
 def test_models_over_the_air_of_stale_devices() -> None:

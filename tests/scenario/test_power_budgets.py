@@ -27,7 +27,8 @@ def noted(**keys: Any) -> list[str]:
         ({"power": "genie"}, "none"),
         ({"power": "tci", "transport": "ideal"}, None),
         ({"transport": "reed"}, "peak"),
-        ({"transport": "digital"}, "peak"),
+        ({"transport": "digital"}, "average"),
+        ({"transport": {"name": "digital", "gain_threshold": 0.0}}, "peak"),
         ({"transport": {"name": "digital", "gain_threshold": 0.3}}, "average"),
         ({"transport": {"name": "digital", "gain_threshold": 0.3, "constraint": "peak"}}, "peak"),
     ],
@@ -48,13 +49,16 @@ def test_only_different_kinds_are_noted() -> None:
         "power budgets differ: genie without a bound, tci on average over fading, "
         "others in every round"
     ]
-    assert noted(power="tci", sweep={"transport": ["over_the_air", "ofdm", "digital"]}) == [
-        "power budgets differ: digital in every round, others on average over fading"
+    free = {"name": "digital", "gain_threshold": 0.0}
+    assert noted(power="tci", sweep={"transport": ["over_the_air", "ofdm", free]}) == [
+        "power budgets differ: digital(gain_threshold=0.0) in every round, others on average over "
+        "fading"
     ]
+    assert not noted(power="tci", sweep={"transport": ["over_the_air", "digital"]})
     joint = [
         {"transport": "over_the_air", "power": "tci"},
         {"transport": "over_the_air", "power": "gbma"},
-        {"transport": "digital", "power": "gbma"},
+        {"transport": free, "power": "gbma"},
     ]
     assert noted(sweep={"zip": joint}) == [
         "power budgets differ: tci on average over fading, others in every round"

@@ -54,7 +54,7 @@ class Bench:
         **options: Any,
     ) -> None:
         self.h, size = to_channel(h), len(to_channel(h))
-        config = Digital.Settings(**options)
+        config = Digital.Settings(**{"gain_threshold": 0.0} | options)
         self.streams = Streams([seed] * size, range(size), dtype=torch.float64)
         ones = torch.ones(self.h.shape[:2]).double()
         one = ones[:, 0]

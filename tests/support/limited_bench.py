@@ -40,6 +40,7 @@ def make_table(*rows: list[float]) -> torch.Tensor:
 def make_digital(*snr: float, **options: Any) -> Bench:
     """Make one trial of devices whose SNR at a budget of 10 is this, and known; SNR 1, 3, 15 are 1,
     2, 4 bits a channel use."""
+    options = {"gain_threshold": 0.0} | options
     link = make_bench(transport="digital", devices=len(snr), **options)
     h = torch.tensor([snr], dtype=torch.complex128).sqrt()[:, :, None, None, None] / 10**0.5
     channel = Given(h, torch.ones(1, len(snr), dtype=torch.float64))

@@ -17,6 +17,11 @@ A device is silent and keeps its update if
 - its estimated rate is below `MIN_RATE`, so that it has no link,
 - its estimated |h|^2 is below `gain_threshold` (truncation).
 
+Without truncation a packet in a fade of gain g takes a time of about 1 / g, whose mean over
+Rayleigh fading is infinite. The default threshold is that of truncated channel inversion, g_th =
+0.1, an outage of 1 - exp(-g_th) = 9.5 %; outage probabilities of 10 % and below are usual for
+delay-limited links (Tse and Viswanath 2005, section 5.4.1; Zhu, Wang, Huang 2020).
+
 A truncated device saves its power for other rounds under `constraint: average`, so that |p|^2 =
 P / Pr(|h|^2 >= g_th) in these. Under `constraint: peak` |p|^2 <= P holds in each round, as for
 truncated channel inversion over the air. Silent devices have sent their pilots, and count when the
@@ -36,6 +41,7 @@ rho_k) of that of TDMA.
 References
 ----------
 Tse, Viswanath 2005, "Fundamentals of Wireless Communication", chapters 5 and 6.
+Zhu, Wang, Huang 2020, "Broadband Analog Aggregation for Low-Latency Federated Edge Learning".
 """
 
 from __future__ import annotations
@@ -92,10 +98,11 @@ class Digital(Transport):
         margin_db: Decibels = declare_stackable(0.0, ge=0)
         """margin in dB for errors of the estimate, by which devices reduce the estimated SNR when
         they choose their rate"""
-        gain_threshold: float = declare_stackable(0.0, ge=0)
+        gain_threshold: float = declare_stackable(0.1, ge=0)
         """g_th, smallest estimated |h|^2 of a transmitter at the start of a slot (mean over
-        antennas and sub-carriers, without path loss); a device below it is silent; by default there
-        is none"""
+        antennas and sub-carriers, without path loss); a device below it is silent, as one of power
+        policy tci: over Rayleigh fading, by default, with a probability of 10 %. 0: all transmit
+        in any fade, so that the airtime over Rayleigh fading has no finite mean"""
         constraint: Literal["average", "peak"] = "average"
         """power constraint of devices with a gain_threshold: the budget holds on average over
         fading, so that a device at or above the threshold sends with P / Pr(|h|^2 >= g_th)
@@ -119,6 +126,9 @@ class Digital(Transport):
         """treatment of a device whose bits do not fit its share of max_symbols: it is silent, or
         each device sends as many whole bits per coordinate (1 to 16, instead of the codec's) as
         fit, rounded stochastically between each tensor's extremes"""
+
+        def is_off(self, key: str) -> bool:
+            return not self.gain_threshold if key == "gain_threshold" else super().is_off(key)
 
         def find_conflicts(self) -> Iterator[str]:
             if self.mcs_index is not None and self.rate != "mcs":

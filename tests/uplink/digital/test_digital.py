@@ -24,6 +24,7 @@ from otafl.core.contracts import Group
 from otafl.core.errors import UserError
 from otafl.running.stack_run import run_stack
 from otafl.scenario import load_scenario
+from otafl.uplink.base import deliver
 from otafl.uplink.impairments.impairments import Impairments
 
 pytestmark = pytest.mark.exact
@@ -274,6 +275,25 @@ def test_a_threshold_by_hand() -> None:
     np.testing.assert_allclose(report.energy_j[0], joules)
     np.testing.assert_allclose(report.power[0], [0, 2, 2])
     assert report.participants.item() == 2
+
+
+def test_by_default_a_tenth_is_silent_and_no_packet_takes_longer_than_at_the_threshold() -> None:
+    """Over Rayleigh fading 1 - exp(-0.1) are silent, as with tci. Without a threshold a packet
+    takes any time."""
+    count, bits = 4096, 320.0
+    x, who = Group({"a": draw_rows(count, 10)}), make_cohort((count,), count)
+    longest = bits / np.log2(1 + 0.1 * np.exp(0.1))
+    for options, is_truncated in (({}, True), ({"gain_threshold": 0.0}, False)):
+        link = make_bench(transport="digital", devices=count, snr_db=0.0, **options)
+        _, report = deliver(link.transport, (x,), who, link.channel.get_state(0), 0)
+        took = report.on_air_s[0] * link.transport.budget.bandwidth_hz[0]
+        silent = float((took == 0).double().mean())
+        if is_truncated:
+            assert silent == pytest.approx(1 - np.exp(-0.1), abs=4 * np.sqrt(0.09 / count))
+            assert float(took.max()) == pytest.approx(longest, rel=0.01)
+        else:
+            assert silent == 0.0
+            assert float(took.max()) > 20 * longest
 
 
 @pytest.mark.parametrize("access", ["tdma", "ofdma"])
