@@ -116,7 +116,7 @@ def write_part(dataset: xr.Dataset, path: Path | str) -> None:
         except UnicodeEncodeError as error:
             raise OSError("netCDF needs a name in UTF-8") from error
         except RuntimeError as error:  # of HDF5, on a full disk say
-            raise OSError(f"{error}; is the disk full?") from error
+            raise OSError(str(error)) from error
         checksums.forget(path)
     checksums.write(path)
 
