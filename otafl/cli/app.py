@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -23,6 +24,9 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="Simulate federated learning over wireless channels.",
 )
+
+MIN_ADDRESS_SPACE = 2048 * MIB
+"""Smallest address space in which the libraries can be loaded."""
 
 MATPLOTLIBRC = "matplotlibrc"
 """The file of the working folder that Matplotlib obeys before the user's own."""
@@ -71,8 +75,23 @@ def _options(
 ) -> None:
     """Take the options that come before a command.
 
-    Raises UserError for a file of the working folder at which Matplotlib would fail or wait.
+    Raises UserError for surroundings in which a library would fail or wait: a small address space,
+    an unknown backend of Matplotlib, or a file of the working folder that Matplotlib cannot read.
     """
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if resource.RLIM_INFINITY != limit < MIN_ADDRESS_SPACE:
+        raise UserError(
+            f"this program may use {limit / MIB:,.0f} MiB of address space (`ulimit -v`), and its "
+            f"libraries need {MIN_ADDRESS_SPACE / MIB:,.0f} MiB; use a higher limit"
+        )
+    if backend := os.environ.get("MPLBACKEND"):
+        try:
+            import matplotlib  # noqa: F401
+        except ValueError as error:
+            raise UserError(
+                f"MPLBACKEND: expected a backend of Matplotlib, got {backend!r}; unset the "
+                "variable, or use agg"
+            ) from error
     try:
         read_text(MATPLOTLIBRC, MIB)
     except (FileNotFoundError, IsADirectoryError):  # Matplotlib ignores a folder

@@ -23,14 +23,14 @@ from otafl.cli import (
     validation,
 )
 from otafl.cli.app import app, say
-from otafl.core.errors import UserError
+from otafl.core.errors import UserError, WriteError
 from otafl.core.suggestions import shorten
 
 UNREACHABLE = (errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.ELOOP)
 """Errors of paths that the user can mend, whichever command meets them."""
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
-"""Errors of writing; without a file's name they are those of standard output."""
+"""Errors of a disk; without a file's name they are those of standard output."""
 
 for command in (
     new.new,
@@ -84,10 +84,16 @@ def call(args: Sequence[str] | None = None) -> None:
 
 def _describe_error(error: Exception) -> str:
     """Return the message of an error that the user can correct; empty for any other error."""
+    if isinstance(error, WriteError):
+        kept = process.interruption.describe_kept_fn()
+        return f"{error}{kept and f'; {kept}'}"
     if isinstance(error, UserError):
         return str(error)
     if isinstance(error, OSError) and error.errno in UNREACHABLE:
         return f"{shorten(str(error.filename), 80)}: {error.strerror}; give another path"
-    if isinstance(error, OSError) and error.errno in FULL and error.filename is None:
-        return f"standard output: cannot be written ({error.strerror}); what was computed is kept"
+    if isinstance(error, OSError) and error.errno in FULL:
+        file = "standard output" if error.filename is None else shorten(str(error.filename), 80)
+        return f"{file}: cannot be written ({error.strerror}); what was computed is kept"
+    if isinstance(error, MemoryError):
+        return "the memory is not enough; use a smaller model, fewer devices or a smaller result"
     return ""

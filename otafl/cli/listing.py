@@ -131,7 +131,7 @@ def _reflow(text: str) -> str:
 
 @data.command("list")
 def data_list() -> None:
-    """List the built-in data sets and where they are."""
+    """List the built-in data sets, where they are, and whether their checksums are right."""
     from rich.table import Table
 
     from otafl.data.files import list_available
@@ -139,8 +139,8 @@ def data_list() -> None:
     lines = Table(box=None)
     for title in ("name", "here", "where", "what"):
         lines.add_column(title, overflow="fold")
-    for name, is_here, where, what in list_available():
-        lines.add_row(name, "yes" if is_here else "no", where, what)
+    for row in list_available():
+        lines.add_row(*row)
     make_console().print(lines)
 
 

@@ -77,11 +77,23 @@ def write_atomically(path: Path, replaces: bool = False) -> Iterator[Path]:
         _flush(path.parent)
         _remove_stale(path, now)
     except OSError as error:
-        raise WriteError(f"{path}: cannot be written: {error.strerror or error}") from error
+        reason = error.strerror or (temporary and _find_reason(temporary)) or error
+        raise WriteError(f"{path}: cannot be written: {reason}") from error
     finally:
         if temporary is not None:
             with contextlib.suppress(OSError):
                 temporary.unlink()
+
+
+def _find_reason(path: Path) -> str:
+    """Return the system's reason why a file cannot grow, which torch and HDF5 do not tell."""
+    try:
+        with path.open("ab") as file:
+            file.write(bytes(MIB))
+            os.fsync(file.fileno())
+    except OSError as error:
+        return error.strerror or ""
+    return ""
 
 
 def write_text(path: Path, text: str, replaces: bool = False) -> None:

@@ -11,6 +11,7 @@ Alpaydin, Kaynak 1998, "Optical Recognition of Handwritten Digits", UCI reposito
 from __future__ import annotations
 
 import importlib.util
+import zlib
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -18,6 +19,7 @@ import numpy as np
 
 from otafl.data.base import DataSource
 from otafl.data.dataset import DataSet
+from otafl.data.files import wrap_read_errors
 
 _TEST = 360  # the last fifth
 
@@ -48,7 +50,8 @@ def _read_table() -> np.ndarray:
     for folder in [] if spec is None else spec.submodule_search_locations or []:
         file = Path(folder) / "datasets" / "data" / "digits.csv.gz"
         if file.is_file():
-            return np.loadtxt(file, np.uint8, delimiter=",")
+            with wrap_read_errors(file, "is damaged", EOFError, zlib.error, ValueError):
+                return np.loadtxt(file, np.uint8, delimiter=",")
     from sklearn.datasets import load_digits
 
     return np.column_stack(load_digits(return_X_y=True))

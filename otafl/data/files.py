@@ -7,9 +7,13 @@ Loading never downloads; the commands `otafl data get` and `otafl data list` use
 from __future__ import annotations
 
 import contextlib
+import functools
+import gzip
+import hashlib
 import os
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +22,9 @@ from typing import Annotated
 import pooch
 from pydantic import Field
 
-from otafl.core import registry
+from otafl.core import checksums, registry
 from otafl.core.errors import AbsentDataError, UserError
-from otafl.core.files import MIB
+from otafl.core.files import MIB, open_regular
 
 DATA_DIR = "OTAFL_DATA_DIR"
 """Environment variable with the folder that contains the folders of data sets."""
@@ -44,7 +48,7 @@ class Download:
     url : str
         Address.
     checksum : str
-        Checksum of the file, "md5:..." or "sha256:...".
+        Checksum of the downloaded file, "md5:..." or "sha256:...".
     members : tuple of str
         Files to take out of an archive; empty if the file is no archive.
     extract_dir : str
@@ -64,6 +68,40 @@ class Download:
     def list_paths(self, folder: Path) -> list[Path]:
         """Return where the files to read are in the data set's folder."""
         return [folder / self.extract_dir / member for member in self.members or (self.file,)]
+
+    def is_whole(self, path: Path) -> bool | None:
+        """Return whether a file to read has its published checksum, or the one beside it.
+
+        `fetch` writes checksums beside unpacked files. None if the file has neither. Packers write
+        different gzip files for the same content, so their own CRC-32 counts.
+        """
+        own = checksums.find_digest(path)
+        known = [f"sha256:{own}"] * bool(own) + [self.checksum] * (not self.members)
+        with wrap_read_errors(path):
+            about = path.stat()
+            changed = about.st_mtime_ns, about.st_size
+            if path.suffix == ".gz":
+                return _unpacks(path, *changed)
+            found = (_hash_file(path, one.partition(":")[0], *changed) == one for one in known)
+            return any(found) if known else None
+
+
+@functools.lru_cache(maxsize=256)
+def _hash_file(path: Path, kind: str, changed_ns: int, size: int) -> str:
+    """Return the checksum of a file of this size, last changed at this time."""
+    with open_regular(path) as file:
+        return f"{kind}:{hashlib.file_digest(file, kind).hexdigest()}"
+
+
+@functools.lru_cache(maxsize=256)
+def _unpacks(path: Path, changed_ns: int, size: int) -> bool:
+    """Return whether a gzip file of this size, last changed at this time, has its checksum."""
+    with open_regular(path) as packed, contextlib.suppress(OSError, EOFError, zlib.error):
+        with gzip.open(packed) as file:
+            while file.read(MIB):
+                pass
+        return True
+    return False
 
 
 @dataclass(frozen=True)
@@ -114,10 +152,24 @@ class Files:
         ------
         AbsentDataError
             If a file is missing.
+        UserError
+            If a file has another checksum than the published one.
         """
         home, missing = self.get_home(root), self.find_missing(root)
         if missing is None:
-            return home
+            unpacked = (
+                path
+                for one in self.downloads
+                for path in one.list_paths(home)
+                if path.suffix != ".gz" and one.is_whole(path) is False  # unpacking checks others
+            )
+            if (changed := next(unpacked, None)) is None:
+                return home
+            raise UserError(
+                f"data: {changed} is not the published file of {name}: its checksum differs; "
+                f"`otafl data get {name}` downloads it again, and a file of your own needs the "
+                f"line of `sha256sum` for it in {changed.name}{checksums.SUFFIX} beside it"
+            )
         raise AbsentDataError(
             f"data: {missing.name} of {name} is not in {home}; run `otafl data get {name}`, or set "
             f"data.root or ${DATA_DIR} to the folder that contains a folder {self.folder!r} with "
@@ -176,18 +228,24 @@ def fetch(name: str, root: str | None = None) -> Path:
     return folder
 
 
-def list_available(root: str | None = None) -> Iterator[tuple[str, bool, str, str]]:
-    """Yield the name of each built-in data set, whether it is on this machine, where, and what."""
+def list_available(root: str | None = None) -> Iterator[tuple[str, str, str, str]]:
+    """Yield the name of each built-in data set, its state on this machine, where it is, and what.
+
+    The state is "no", "yes", "damaged" if a checksum differs, or "unchecked" if none is known.
+    """
     for name in registry.list_names("data"):
         source, what = registry.load_component("data", name), registry.read_info("data", name)
         files: Files | None = source.files
         if files is not None:
-            is_present = files.find_missing(root) is None
-            yield name, is_present, str(files.get_home(root)), f"{what.summary}; {files.size}"
+            home, state = files.get_home(root), "no"
+            if files.find_missing(root) is None:
+                good = {one.is_whole(p) for one in files.downloads for p in one.list_paths(home)}
+                state = "damaged" if False in good else "unchecked" if None in good else "yes"
+            yield name, state, str(home), f"{what.summary}; {files.size}"
         elif source.ships_with:
-            yield name, True, f"ships with {source.ships_with}", what.summary
+            yield name, "yes", f"ships with {source.ships_with}", what.summary
         else:
-            yield name, False, "given in the section data", what.summary
+            yield name, "no", "given in the section data", what.summary
 
 
 def _download(name: str, download: Download, folder: Path) -> None:
@@ -198,7 +256,8 @@ def _download(name: str, download: Download, folder: Path) -> None:
     url, archive = download.url, folder / download.file
     taken, processor = download.list_paths(folder), None
     if download.members:
-        if not archive.exists() and all(path.is_file() for path in taken):
+        whole = (path.is_file() and download.is_whole(path) is not False for path in taken)
+        if not archive.exists() and all(whole):
             return
         for path in taken:
             path.unlink(missing_ok=True)
@@ -220,4 +279,6 @@ def _download(name: str, download: Download, folder: Path) -> None:
         missing = [path.name for path in taken if not path.is_file()]
         if missing:
             raise UserError(f"otafl data get {name}: {archive} has no {', '.join(missing)}")
+        for path in taken:
+            checksums.write(path)
         archive.unlink()

@@ -6,8 +6,8 @@ difficult as telling N(0, 1) from N(mu, 1). Mechanisms in sequence add in square
 
 If a device takes part in a round with probability q, independently and in secret, a round reveals
 less. The package dp-accounting, `pip install 'otafl[privacy]'`, computes this with the privacy-loss
-distributions of the sampled Gaussian mechanism. Its input are the mu_t of the rounds, rounded up to
-a grid of `LEVELS_AN_OCTAVE`.
+distributions of the sampled Gaussian mechanism. Its input are the mu_t of the rounds. Those within
+a level of a grid, see `LEVELS_AN_OCTAVE`, count as the largest of them.
 
 References
 ----------
@@ -26,7 +26,7 @@ from typing import Any
 from otafl.core.packages import import_extra
 
 LEVELS_AN_OCTAVE = 16
-"""Levels per octave, to which the mu of a sampled round is rounded up; 4.4 % each."""
+"""Levels per octave of the mu of sampled rounds, 4.4 % each."""
 
 LEAST, MOST = 2.0**-12, 4.0
 """Smallest and largest mu of a sampled round.
@@ -37,11 +37,14 @@ and not counted.
 
 LEVELS = round(LEVELS_AN_OCTAVE * math.log2(MOST / LEAST)) + 1
 
+PRECISION = 1e-3
+"""Relative precision of the mu that a bound allows."""
+
 INTERVAL = 1e-3
 """Width of the cells of a privacy-loss distribution."""
 
-Counts = tuple[tuple[int, int], ...]
-"""Level and number of rounds of that level, in ascending order of levels."""
+Counts = tuple[tuple[float, int], ...]
+"""The mu of sampled rounds and how many have it, in ascending order of mu."""
 
 
 def compute_delta(mu: float, epsilon: float) -> float:
@@ -105,11 +108,6 @@ def _find_root(function: Callable[[float], float], low: float, high: float) -> f
     return float(optimize.brentq(function, low, high, xtol=1e-15, rtol=1e-13))
 
 
-def get_level_mu(level: int) -> float:
-    """Return the mu of a level of the grid."""
-    return float(LEAST * 2.0 ** (level / LEVELS_AN_OCTAVE))
-
-
 def compute_sampled_epsilon(
     counts: Counts, probability: float, delta: float, replace: bool
 ) -> float:
@@ -117,8 +115,8 @@ def compute_sampled_epsilon(
 
     Parameters
     ----------
-    counts : tuple of (int, int)
-        Level and number of rounds of that level.
+    counts : tuple of (float, int)
+        The mu of rounds, and how many have it.
     probability : float
         Probability with which a device takes part in a round.
     delta : float
@@ -142,10 +140,10 @@ def compute_sampled_epsilon(
     return float(_compose(counts, probability, replace).get_epsilon(delta))
 
 
-def compute_sampled_level(
+def compute_sampled_mu(
     epsilon: float, delta: float, rounds: int, probability: float, replace: bool
-) -> int | None:
-    """Compute the highest level that all of so many sampled rounds can have in a guarantee.
+) -> float:
+    """Compute the largest mu up to `MOST` that all of so many sampled rounds can have.
 
     Parameters
     ----------
@@ -160,20 +158,20 @@ def compute_sampled_level(
 
     Returns
     -------
-    int, optional
-        The level; None if even the lowest exceeds epsilon.
+    float
+        The mu, at most 0.1 % too small; 0 if even `LEAST` exceeds epsilon.
 
     Raises
     ------
     UserError
         If the package dp-accounting is missing.
     """
-    low, high = -1, LEVELS
-    while high - low > 1:
-        level = (low + high) // 2
-        found = compute_sampled_epsilon(((level, rounds),), probability, delta, replace)
-        low, high = (level, high) if found <= epsilon else (low, level)
-    return low if low >= 0 else None
+    low, high = LEAST, MOST * (1.0 + PRECISION)
+    while high > low * (1.0 + PRECISION):
+        mu = math.sqrt(low * high)
+        found = compute_sampled_epsilon(((mu, rounds),), probability, delta, replace)
+        low, high = (mu, high) if found <= epsilon else (low, mu)
+    return min(low, MOST) if low > LEAST else 0.0
 
 
 @functools.lru_cache(maxsize=64)
@@ -183,9 +181,9 @@ def _compose(counts: Counts, probability: float, replace: bool) -> Any:
     relations = dp.NeighboringRelation
     relation = relations.REPLACE_ONE if replace else relations.ADD_OR_REMOVE_ONE
     accountant = pld.PLDAccountant(relation, INTERVAL)
-    for level, rounds in counts:
+    for mu, rounds in counts:
         # in units of the clipping norm: replacing data changes a payload by up to two of them
-        noise = (2.0 if replace else 1.0) / get_level_mu(level)
+        noise = (2.0 if replace else 1.0) / mu
         event = dp.PoissonSampledDpEvent(probability, dp.GaussianDpEvent(noise))
         accountant.compose(event, rounds)
     return accountant

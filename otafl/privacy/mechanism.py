@@ -87,11 +87,13 @@ class Privacy(Stateful):
         Number of rounds with transmitters, and of those in which the bound was below the power
         budget of a transmitter.
     levels : Tensor, int64 [S, K, L], optional
-        Number of sampled rounds by level of mu (`accounting.get_level_mu`), the last for all above;
-        None if devices are not sampled.
+        Number of sampled rounds by level of mu (`accounting.LEVELS`), the last for all above; None
+        if devices are not sampled.
+    peaks : Tensor, float64 [S, L]
+        Largest mu^2 of the sampled rounds of a level.
     """
 
-    state_attrs: ClassVar = ("spent", "rounds", "limited", "levels")
+    state_attrs: ClassVar = ("spent", "rounds", "limited", "levels", "peaks")
 
     class Settings(settings.Settings):
         """Clipping of payloads, and bound on what the server learns of a device's data."""
@@ -142,6 +144,7 @@ class Privacy(Stateful):
         self.spent = new[:, None].repeat(1, devices)
         self.rounds, self.limited = new.clone(), new.clone()
         self.levels: Tensor | None = None
+        self.peaks = (new + accounting.LEAST**2)[:, None].repeat(1, accounting.LEVELS + 1)
         if sampling[0] is not None:
             shape = (len(sections), devices, accounting.LEVELS + 1)
             self.levels = torch.zeros(shape, dtype=torch.int64, device=new.device)
@@ -164,10 +167,7 @@ class Privacy(Stateful):
         if probability is None:
             return bound
         of_all = section.epsilon, section.delta, self._planned, probability, self._has_replacement
-        level = accounting.compute_sampled_level(*of_all)
-        if level is not None:
-            bound = max(bound, self._planned * accounting.get_level_mu(level) ** 2)
-        return bound
+        return max(bound, self._planned * accounting.compute_sampled_mu(*of_all) ** 2)
 
     def clip_rows(self, rows: Tensor) -> Tensor:
         """Clip rows [n, P] to norm C; a row that is not finite becomes zero."""
@@ -254,11 +254,12 @@ class Privacy(Stateful):
         self.spent += mu2
         octaves = 0.5 * (mu2 / accounting.LEAST**2).log2()
         steps = (octaves * accounting.LEVELS_AN_OCTAVE - ROUNDING).ceil()
-        level = steps.clamp(0, accounting.LEVELS).long()[..., None]
-        counted = torch.ones_like(level)
+        level = steps.clamp(0, accounting.LEVELS).long()
+        self.peaks.scatter_reduce_(1, level, mu2, "amax")
+        counted = torch.ones_like(level)[..., None]
         if running is not None:
             counted = counted * running[:, None, None]
-        levels.scatter_add_(2, level, counted)
+        levels.scatter_add_(2, level[..., None], counted)
 
     def spend(self, power: Tensor, scale: Tensor) -> None:
         """Add the privacy loss of a group's transmission.
@@ -294,13 +295,15 @@ class Privacy(Stateful):
         epsilon = accounting.compute_epsilon(mu, delta)
         if self.levels is None or probability is None:
             return epsilon
-        # upper bound: a device with the largest number of rounds above each level
+        # upper bound: a device with the largest number of rounds above each level, each of them as
+        # revealing as the level's worst
         above = self.levels[trial].flip(1).cumsum(1).amax(0).flip(0).tolist()
         if above[-1]:
             return epsilon
+        peaks = self.peaks[trial].sqrt().tolist()
         counts = tuple(
-            (level, here - over)
-            for level, (here, over) in enumerate(itertools.pairwise(above))
+            (mu, here - over)
+            for mu, (here, over) in zip(peaks, itertools.pairwise(above), strict=False)
             if here > over
         )
         sampled = accounting.compute_sampled_epsilon(

@@ -13,11 +13,12 @@ import xarray as xr
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
 from otafl import scenario as scenarios
+from otafl.core import checksums
+from otafl.core.checksums import format_reason
 from otafl.core.errors import DamagedError, UserError
 from otafl.core.files import HDF5, MIB, list_own, open_regular, read_text, write_atomically
 from otafl.core.suggestions import format_near_file
-from otafl.results import checksums, header
-from otafl.results.checksums import format_reason
+from otafl.results import header
 from otafl.results.dataset import FORMAT, combine, select_points
 from otafl.results.origins import check_format
 
@@ -115,7 +116,7 @@ def write_part(dataset: xr.Dataset, path: Path | str) -> None:
         except UnicodeEncodeError as error:
             raise OSError("netCDF needs a name in UTF-8") from error
         except RuntimeError as error:  # of HDF5, on a full disk say
-            raise OSError(f"{error}; is the disk full?") from error
+            raise OSError(str(error)) from error
         checksums.forget(path)
     checksums.write(path)
 

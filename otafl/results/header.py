@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
 
+from otafl.core.checksums import format_reason
 from otafl.core.errors import UserError
 from otafl.core.suggestions import shorten
 from otafl.results import origins
-from otafl.results.checksums import format_reason
 from otafl.results.origins import get_versions
 from otafl.results.variables import get_variable
 from otafl.scenario.axes import are_numbers

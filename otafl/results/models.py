@@ -23,11 +23,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from otafl.core import checksums
 from otafl.core.contracts import Tensors
 from otafl.core.errors import DamagedError, UserError
 from otafl.core.files import list_own, write_atomically
 from otafl.models.modules import Recipe
-from otafl.results import checksums
 from otafl.results.origins import check_format, get_versions
 from otafl.scenario import Scenario, compute_scenario_hash, describe_scenario
 

@@ -27,8 +27,8 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, TypeAdapter
 
+from otafl.core.checksums import format_reason
 from otafl.core.errors import UserError
-from otafl.results.checksums import format_reason
 from otafl.user_code.sources import Sources
 
 WITH_CHANGES = " with changes"

@@ -22,13 +22,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from otafl.core.checksums import ChecksumError
 from otafl.core.errors import UserError
 from otafl.engine import assembly
 from otafl.engine.engine import Engine
 from otafl.evaluation.recorder import Recorder
 from otafl.evaluation.trained_models import collect
 from otafl.results import models as trained
-from otafl.results.checksums import ChecksumError
 from otafl.results.dataset import Record
 from otafl.results.origins import get_versions
 from otafl.results.variables import LEVELS, SUMS, get_variable

@@ -122,7 +122,7 @@ def _format_unreadable(file: FilePath, error: OSError) -> str:
         if (file / "sweep.json").is_file():
             return f"is a folder; `otafl show {file}` shows a sweep"
         return "is a folder; give the YAML file of a scenario"
-    near = format_near_file(file, "*.y*ml")
+    near = format_near_file(file, "*.y*ml") if isinstance(error, FileNotFoundError) else ""
     return f"cannot be read ({error.strerror}){near or ';'} give the YAML file of a scenario"
 
 

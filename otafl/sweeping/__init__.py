@@ -18,10 +18,10 @@ from pathlib import Path
 import xarray as xr
 
 from otafl import tracking
+from otafl.core import checksums
 from otafl.core.errors import UserError, wrap_write_errors
 from otafl.core.files import OWN_NAME, refuse_links, remove_own
 from otafl.core.suggestions import format_count
-from otafl.results import checksums
 from otafl.results import models as trained
 from otafl.results.dataset import combine, describe_sweep
 from otafl.results.files import SWEEP_FILE, SweepFile, list_parts, open_results, write_part

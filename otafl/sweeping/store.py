@@ -9,7 +9,7 @@ failures/0123456789abcdef.txt why a stack failed
 locks/                        who is at what, see `hold_lock`
 track/                        what a tracker writes
 
-Beside each file of numbers is its SHA-256, see `otafl.results.checksums`.
+Beside each file of numbers is its SHA-256, see `otafl.core.checksums`.
 
 Several programs may work on one folder. The system frees a lock with the program that holds it,
 however that ends. Where a file system knows no locks, the work is done without: files are replaced
@@ -29,12 +29,12 @@ import xarray as xr
 from filelock import FileLock, Timeout
 from pydantic import PositiveInt, TypeAdapter
 
+from otafl.core import checksums
+from otafl.core.checksums import format_reason
 from otafl.core.errors import DamagedError, UserError, WriteError, wrap_write_errors
 from otafl.core.files import MIB, list_own, read_text, refuse_links, remove_own, write_text
 from otafl.core.suggestions import format_count
-from otafl.results import checksums
 from otafl.results import models as trained
-from otafl.results.checksums import format_reason
 from otafl.results.files import (
     PARTS,
     SWEEP_FILE,

@@ -1,6 +1,6 @@
 """Verification of all files that a run or a sweep has written.
 
-Each file is compared with its SHA-256 (`otafl.results.checksums`) and read as far as it says what
+Each file is compared with its SHA-256 (`otafl.core.checksums`) and read as far as it says what
 it is. A result without one is read to its end, since HDF5 has checksums of its chunks.
 Nothing that a file names is imported or called.
 """
@@ -13,12 +13,12 @@ from pathlib import Path
 
 import torch
 
+from otafl.core import checksums
+from otafl.core.checksums import ChecksumError, format_reason
 from otafl.core.errors import DamagedError, UserError
 from otafl.core.files import list_own
 from otafl.core.suggestions import format_count, format_near_file
-from otafl.results import checksums
 from otafl.results import models as trained
-from otafl.results.checksums import ChecksumError, format_reason
 from otafl.results.files import SWEEP_FILE, list_parts, open_part, read_part, read_sweep_file
 from otafl.sweeping.store import RUNNING, Store
 

@@ -17,8 +17,8 @@ from pathlib import Path
 import xarray as xr
 
 import otafl
+from otafl.core import checksums
 from otafl.core.files import write_atomically
-from otafl.results import checksums
 from otafl.results.files import write_part
 from studies.common.tables import command
 

@@ -74,6 +74,46 @@ def test_a_run_on_a_full_disk_keeps_its_result(
 
 
 @pytest.mark.slow
+def limit(option: str) -> tuple[str, ...]:
+    """Return the words of the command with a limit of the shell."""
+    return ("sh", "-c", f'ulimit {option}; exec "$@"', "sh", *OTAFL)
+
+
+def test_a_limit_of_files_keeps_what_is_finished(small: Path, tmp_path: Path) -> None:
+    """netCDF and torch hide the system's reason; the first part fits, the second does not."""
+    folder = tmp_path / "sweep"
+    args = ["devices.count=1400", "training.eval_every=1", "sweep={training.rounds: [1, 30]}"]
+    keys = [word for one in args for word in ("--set", one)]
+    ended = call("sweep", small, "-q", "--out", folder, *keys, words=limit("-f 2000"))
+    assert ended.returncode == 2
+    said = ended.stderr.decode().splitlines()[-1]
+    assert "cannot be written: File too large" in said
+    kept = len(list((folder / "parts").glob("*.nc")))
+    assert f"{kept} finished part" in said
+    assert kept
+    args = ["-q", "--checkpoint-every", "1", "--set", "model={name: mlp, hidden: [4000]}"]
+    ended = call("run", small, *args, "--out", tmp_path / "a.nc", words=limit("-f 2000"))
+    assert ended.returncode == 2
+    assert ".pt: cannot be written: File too large" in ended.stderr.decode()
+
+
+@pytest.mark.parametrize(
+    ("words", "variables", "said"),
+    [
+        (limit("-v 700000"), {}, "684 MiB of address space"),
+        (OTAFL, {"MPLBACKEND": "nonsense"}, "MPLBACKEND: expected a backend"),
+    ],
+)
+def test_surroundings_are_refused_before_anything_is_computed(
+    words: tuple[str, ...], variables: dict[str, str], said: str, small: Path, tmp_path: Path
+) -> None:
+    ended = call("run", small, "-q", "--out", tmp_path / "a.nc", words=words, **variables)
+    assert ended.returncode == 2
+    assert said in ended.stderr.decode()
+    assert ended.stderr.decode().count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["small.yaml"]
+
+
 def test_a_terminal_of_few_letters(small: Path, tmp_path: Path) -> None:
     with open(tmp_path / "said", "wb") as said:
         command = "-m", "otafl", "run", small, "--out", tmp_path / "r.nc"

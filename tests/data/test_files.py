@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gzip
 import hashlib
 import http.server
 import io
@@ -63,7 +64,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
 
 def list_present(root: Path) -> list[str]:
-    return [name for name, is_here, *_ in list_available(str(root)) if is_here]
+    return [name for name, state, *_ in list_available(str(root)) if state in ("yes", "unchecked")]
 
 
 def test_plain_files(server: Server, tmp_path: Path) -> None:
@@ -74,6 +75,11 @@ def test_plain_files(server: Server, tmp_path: Path) -> None:
     assert fetch("mnist", str(root)) == root / "mnist"
     assert list_present(root) == ["digits", "mnist", "ridge"]
     assert len(load(Mnist(root=str(root))).y_train) == TRAIN
+    path = root / "mnist" / Mnist.files.downloads[3].file
+    path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes()), 1, mtime=7))
+    assert list_present(root) == ["digits", "mnist", "ridge"]
+    path.write_bytes(path.read_bytes()[:-1])
+    assert list_present(root) == ["digits", "ridge"]
 
 
 def test_wrong_bytes_and_a_failed_download_are_refused(server: Server, tmp_path: Path) -> None:
@@ -106,7 +112,7 @@ def test_a_tar_file_is_unpacked(server: Server, tmp_path: Path) -> None:
     server.offer(Cifar10)
     folder = fetch("cifar10", str(tmp_path))
     assert folder == tmp_path / "cifar-10-batches-py"
-    assert {path.name for path in folder.iterdir()} == {*files}
+    assert {path.name for path in folder.iterdir()} == {*files, *(f"{one}.sha256" for one in files)}
     assert len(load(Cifar10(root=str(tmp_path))).y_train) == 5 * EACH
     # an archive that is left shows that unpacking was interrupted
     archive = server.folder / "cifar-10-python.tar.gz"
@@ -114,8 +120,14 @@ def test_a_tar_file_is_unpacked(server: Server, tmp_path: Path) -> None:
     (folder / "test_batch").write_bytes(b"half")
     fetch("cifar10", str(tmp_path))
     assert (folder / "test_batch").read_bytes() == files["test_batch"]
+    (folder / "test_batch").write_bytes(b"damaged")
+    with pytest.raises(UserError, match="test_batch is not the published file of cifar10"):
+        load(Cifar10(root=str(tmp_path)))
+    assert dict(row[:2] for row in list_available(str(tmp_path)))["cifar10"] == "damaged"
+    fetch("cifar10", str(tmp_path))
     archive.unlink()  # what is there is not downloaded again
     fetch("cifar10", str(tmp_path))
+    assert len(load(Cifar10(root=str(tmp_path))).y_train) == 5 * EACH
 
 
 def test_an_archive_without_its_files_is_refused(server: Server, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from support.small_sets import write_shakespeare
 
+from otafl.core import checksums
 from otafl.core.errors import UserError
 from otafl.data.dataset import DataSet
 from otafl.data.leaf import ALPHABET, Shakespeare
@@ -74,5 +75,6 @@ def test_another_text_is_refused_in_a_sentence(
     write_shakespeare(tmp_path / "shakespeare")
     if text is not None:
         (tmp_path / "shakespeare" / "input.txt").write_text(text)
+        checksums.write(tmp_path / "shakespeare" / "input.txt")
     with pytest.raises(UserError, match=said):
         read(tmp_path, **keys)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,9 @@ import numpy as np
 import pytest
 from support.small_sets import PEOPLE, write_parkinsons
 
+from otafl.core import checksums
 from otafl.core.errors import UserError
+from otafl.data import files
 from otafl.data.dataset import DataSet
 from otafl.data.loading import load
 from otafl.data.parkinsons import Parkinsons
@@ -49,7 +52,27 @@ def test_another_file_is_refused_in_a_sentence(tmp_path: Path, change: Any, said
     write_parkinsons(tmp_path / "parkinsons")
     path = tmp_path / "parkinsons" / "parkinsons_updrs.data"
     path.write_text(change(path.read_text()))
+    checksums.write(path)
     with pytest.raises(UserError, match=said):
+        load(Parkinsons(root=str(tmp_path)))
+
+
+def test_a_flipped_bit_is_noticed(tmp_path: Path) -> None:
+    """Neither the published checksum nor the one beside the file fits, and both are compared."""
+    read(tmp_path)
+    path = tmp_path / "parkinsons" / "parkinsons_updrs.data"
+    good = path.read_bytes()
+    path.write_bytes(good[:-3] + bytes([good[-3] ^ 4]) + good[-2:])
+    os.utime(path, (1, 1))
+    with pytest.raises(UserError, match=r"is not the published file of parkinsons.*data get"):
+        load(Parkinsons(root=str(tmp_path)))
+    states = {name: state for name, state, *_ in files.list_available(str(tmp_path))}
+    assert (states["parkinsons"], states["shakespeare"]) == ("damaged", "no")
+    path.write_bytes(good)
+    os.utime(path, (2, 2))
+    load(Parkinsons(root=str(tmp_path)))
+    checksums.get_path(path).unlink()
+    with pytest.raises(UserError, match="is not the published file"):
         load(Parkinsons(root=str(tmp_path)))
 
 

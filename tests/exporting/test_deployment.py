@@ -14,6 +14,7 @@ from support.trained_bench import BASE, make_trained_result
 from torch import nn
 
 import otafl
+from otafl.core import checksums
 from otafl.core.contracts import Tensors, View
 from otafl.core.errors import UserError
 from otafl.engine.assembly import assemble
@@ -23,7 +24,6 @@ from otafl.evaluation.trained_models import collect
 from otafl.exporting import deployment
 from otafl.exporting.formats import Scored, find_difference, make_run_fn, score_samples
 from otafl.models import LayeredModel
-from otafl.results import checksums
 from otafl.results import models as trained
 from otafl.results.dataset import to_dataset
 from otafl.results.end_values import select_final

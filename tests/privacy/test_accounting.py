@@ -10,11 +10,11 @@ from scipy import integrate, stats
 
 from otafl.core.errors import UserError
 from otafl.privacy.accounting import (
+    MOST,
     compute_delta,
     compute_epsilon,
     compute_sampled_epsilon,
-    compute_sampled_level,
-    get_level_mu,
+    compute_sampled_mu,
 )
 
 pytestmark = pytest.mark.exact
@@ -42,26 +42,26 @@ def test_no_epsilon_is_needed_for_next_to_nothing() -> None:
 @pytest.mark.parametrize("replace", [True, False])
 def test_all_sampled_is_none_sampled(replace: bool) -> None:
     """Rounds of unequal mu that all take part in add in squares."""
-    counts = ((100, 30), (150, 4))
-    mu = np.sqrt(sum(rounds * get_level_mu(level) ** 2 for level, rounds in counts))
+    counts = ((0.02, 30), (0.16, 4))
+    mu = np.sqrt(sum(rounds * one**2 for one, rounds in counts))
     found = compute_sampled_epsilon(counts, 1.0 - 1e-9, 1e-5, replace)
     assert found == pytest.approx(compute_epsilon(float(mu), 1e-5), rel=1e-3)
 
 
 def test_sampling_amplifies() -> None:
-    """For few that are drawn epsilon is about q times as large; the highest level within a bound is
-    within it, and the next one is not."""
-    one, tenth = (compute_sampled_epsilon(((150, 50),), q, 1e-5, True) for q in (1.0 - 1e-9, 0.1))
+    """For few that are drawn epsilon is about q times as large; the largest mu within a bound is
+    within it, and one that is 0.2 % larger is not."""
+    one, tenth = (compute_sampled_epsilon(((0.16, 50),), q, 1e-5, True) for q in (1.0 - 1e-9, 0.1))
     assert 0.05 < tenth / one < 0.2
     assert compute_sampled_epsilon((), 0.1, 1e-5, True) == 0.0
-    level = compute_sampled_level(1.0, 1e-5, 50, 0.1, True)
-    assert level is not None
-    assert compute_sampled_epsilon(((level, 50),), 0.1, 1e-5, True) <= 1.0
-    assert compute_sampled_epsilon(((level + 1, 50),), 0.1, 1e-5, True) > 1.0
-    assert compute_sampled_level(1e-7, 1e-5, 5000, 0.9, True) is None
+    mu = compute_sampled_mu(1.0, 1e-5, 50, 0.1, True)
+    assert compute_sampled_epsilon(((mu, 50),), 0.1, 1e-5, True) <= 1.0
+    assert compute_sampled_epsilon(((1.002 * mu, 50),), 0.1, 1e-5, True) > 1.0
+    assert compute_sampled_mu(1e-7, 1e-5, 5000, 0.9, True) == 0.0
+    assert compute_sampled_mu(1e9, 1e-5, 1, 0.9, True) == MOST
 
 
 def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "dp_accounting", None)
     with pytest.raises(UserError, match=r"^devices.selection: 'poisson' .*pip install 'otafl\[pri"):
-        compute_sampled_epsilon(((3, 7),), 0.123, 1e-5, True)
+        compute_sampled_epsilon(((0.5, 7),), 0.123, 1e-5, True)

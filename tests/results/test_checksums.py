@@ -11,8 +11,8 @@ import torch
 from contract.small import scenario
 from support.parts import make_parts, make_scenario
 
+from otafl.core import checksums
 from otafl.core.errors import DamagedError, UserError
-from otafl.results import checksums
 from otafl.results import models as trained
 from otafl.results.files import read_part, write_part
 from otafl.results.models import TrainedModels, TrainedView

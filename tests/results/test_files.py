@@ -9,8 +9,9 @@ import pytest
 import xarray as xr
 from support.parts import TWO_AXES, make_parts, make_scenario, make_whole, write_folder
 
+from otafl.core import checksums
 from otafl.core.errors import DamagedError, UserError
-from otafl.results import checksums, files
+from otafl.results import files
 from otafl.results.files import open_part, open_results, read_part, write_part
 
 pytestmark = pytest.mark.exact

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from otafl.results import checksums
+from otafl.core import checksums
 from studies.common import tables
 from studies.personal_fading import analyse as personal_fading
 from studies.time_and_energy import cost_by_axis

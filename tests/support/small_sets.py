@@ -10,6 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
+from otafl.core import checksums
+
 TRAIN, TEST = 12, 4
 """Samples of a small set of grey images."""
 EACH = 3
@@ -120,6 +122,7 @@ def write_parkinsons(folder: Path, people: Sequence[int] = PEOPLE) -> None:
             row = [person, 60, 0, 7.0 * time, score, score + 5.0, *features]
             lines.append(",".join(f"{value:g}" for value in row))
     (folder / "parkinsons_updrs.data").write_text("\n".join(lines) + "\n")
+    checksums.write(folder / "parkinsons_updrs.data")
 
 
 SPEECHES = {"ALL": 1, "First Witch": 40, "MACBETH": 60, "Ghost": 0}
@@ -140,4 +143,5 @@ def write_shakespeare(folder: Path, speeches: dict[str, int] | None = None) -> d
             elif not count and not number:
                 blocks.append(f"{name}:")
     (folder / "input.txt").write_text("\n\n".join(blocks) + "\n")
+    checksums.write(folder / "input.txt")
     return texts

@@ -80,7 +80,7 @@ def format_reason(error: BaseException) -> str:
         return error.reason
     if isinstance(error, ValidationError):
         first = error.errors()[0]
-        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        return ": ".join(filter(None, [".".join(map(str, first["loc"])), first["msg"]]))
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return (str(error).splitlines() or [type(error).__name__])[0][:200]
