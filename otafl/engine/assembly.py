@@ -149,6 +149,7 @@ def assemble(points: Sequence[Point], trials: Sequence[int]) -> EngineParts:
         clocks,
         link.budget,
         _to_bounds([one.deadline_s for one in of_devices]),
+        _to_bounds([one.round_budget_j for one in of_devices]),
     )
     rate_bps = np.array([one.downlink_rate_bps for one in of_devices])
     robust, carry = None, partial(deliver, link.transport)

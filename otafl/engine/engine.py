@@ -161,14 +161,18 @@ class Engine(Stateful):
     ) -> tuple[c.Cohort, BroadcastDelivery]:
         """Begin downlink and local work in simulated time.
 
-        Returns cohort and broadcast of the devices that received it.
+        Returns cohort and broadcast of the devices that received it and can do the work within
+        their budget.
         """
         if broadcast.delivered_mask is not None:
-            keep = broadcast.delivered_mask
-            cohort = cohort.take(keep.nonzero().squeeze(1))
-            broadcast = broadcast.select_rows(keep)
+            cohort, broadcast = _take_rows(cohort, broadcast, broadcast.delivered_mask)
         workload, sizes = self.parts.workload, self.parts.submodels
         load = workload.plan_load(cohort, sizes.count_flops(cohort), broadcast, channel, t)
+        can = workload.find_within_budget(cohort, load)
+        if can is not None and not can.all():
+            keep = torch.from_numpy(can).to(cohort.trial.device)
+            cohort, broadcast = _take_rows(cohort, broadcast, keep)
+            load = load.take(can)
         self._num_started = cohort.num_rows
         sizes.record_start(cohort)
         workload.start(cohort, load)
@@ -375,6 +379,13 @@ class Engine(Stateful):
         self.running[trial] = False
         self.parts.clock.stop(trial)
         self.cohorts.forget()
+
+
+def _take_rows(
+    cohort: c.Cohort, broadcast: BroadcastDelivery, keep: Tensor
+) -> tuple[c.Cohort, BroadcastDelivery]:
+    """Return the rows [N] bool to keep, of a cohort and its broadcast."""
+    return cohort.take(keep.nonzero().squeeze(1)), broadcast.select_rows(keep)
 
 
 def _select_delivered(any_delivered: Tensor, new: c.Tensors, old: c.Tensors) -> c.Tensors:

@@ -35,24 +35,30 @@ from otafl.submodels.assignments import SubmodelAssignment
 class ComputeLoad:
     """Local work of the rows of a cohort [N].
 
-    Seconds until each has the model, seconds and watts of its local work, and the share of its
-    power budget that it uses (None: all).
+    Seconds until each has the model, seconds and watts of its local work, the joules of both, and
+    the share of its power budget that it uses (None: all).
     """
 
     downlink_s: np.ndarray
     compute_s: np.ndarray
     compute_w: np.ndarray
+    energy_j: np.ndarray
     power_share: np.ndarray | None
+
+    def take(self, keep: np.ndarray) -> ComputeLoad:
+        """Return the rows [N] bool to keep."""
+        parts = {name: value[keep] for name, value in vars(self).items() if value is not None}
+        return replace(self, **parts)
 
 
 @dataclass
 class WorkloadPlanner(Stateful):
     """Local work of devices, and the resulting bounds on their transmissions.
 
-    deadline_s: [S], inf without a bound.
+    deadline_s, round_budget_j: [S], inf without a bound.
     """
 
-    state_attrs: ClassVar = ("_power",)
+    state_attrs: ClassVar = ("_power", "_spent_j")
 
     hardware: Hardware
     cpu_frequency: CpuFrequency
@@ -61,10 +67,13 @@ class WorkloadPlanner(Stateful):
     clock: Clock
     budget: LinkBudget
     deadline_s: np.ndarray
+    round_budget_j: np.ndarray
 
     def __post_init__(self) -> None:
-        """Start without an update: [S, K] share of the power budget."""
+        """Start without an update: [S, K] share of the power budget, and joules of its work."""
         self._power: np.ndarray | None = None
+        self._spent_j = np.zeros(self.hardware.flops_per_s.shape)
+        self._is_bounded = bool(np.isfinite(self.round_budget_j).any())
         self._unit_j = self.budget.unit_energy_j.double().cpu().numpy()[:, None]
         bandwidth_hz = self.budget.bandwidth_hz.double().cpu().numpy()[:, None]
         self._per_symbol_j = self.hardware.circuit_w / bandwidth_hz
@@ -96,22 +105,36 @@ class WorkloadPlanner(Stateful):
         if slowdown is not None:
             seconds = seconds * slowdown
         watts = np.divide(joules, seconds, out=np.zeros_like(seconds), where=seconds > 0)
-        return ComputeLoad(down_s, seconds, watts, pace.power)
+        return ComputeLoad(down_s, seconds, watts, joules + own.receive_w[at] * down_s, pace.power)
+
+    def find_within_budget(self, cohort: Cohort, load: ComputeLoad) -> np.ndarray | None:
+        """Return the rows whose work is within a round's budget, [N] bool; None for no budget."""
+        if not self._is_bounded:
+            return None
+        return load.energy_j <= self.round_budget_j[cohort.host_trial_device[0]]
 
     def start(self, cohort: Cohort, load: ComputeLoad) -> None:
         """Record the work that the rows begin."""
+        if self._is_bounded:
+            self._spent_j[cohort.host_trial_device] = load.energy_j
         if load.power_share is not None:
             if self._power is None:
-                self._power = np.ones(self.hardware.flops_per_s.shape)
+                self._power = np.ones_like(self._spent_j)
             self._power[cohort.host_trial_device] = load.power_share
 
     def get_limits(self) -> TransmitLimits:
         """Return the bounds on the transmissions in the current slot."""
+        left_j = None
+        if not self.hardware.is_on_mains:
+            left_j = self.clock.compute_charge_j()
+        if self._is_bounded:
+            own = np.maximum(0.0, self.round_budget_j[:, None] - self._spent_j)
+            left_j = own if left_j is None else np.minimum(left_j, own)
         energy = per_symbol = None
         like = self.budget.budget
-        if not self.hardware.is_on_mains:
+        if left_j is not None:
             drawn = self.hardware.efficiency / self._unit_j
-            energy = torch.from_numpy(self.clock.compute_charge_j() * drawn).to(like)
+            energy = torch.from_numpy(left_j * drawn).to(like)
             per_symbol = torch.from_numpy(self._per_symbol_j * drawn).to(like)
         power = None if self._power is None else torch.from_numpy(self._power).to(like)
         return TransmitLimits(power_share=power, energy_budget=energy, energy_per_symbol=per_symbol)

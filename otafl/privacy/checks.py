@@ -19,7 +19,7 @@ from otafl.selection.base import Selection
 
 ENERGY = (
     "bounds on energy make transmissions depend on earlier ones, which no noise hides; with "
-    "privacy.clip, use devices on mains"
+    "privacy.clip, use devices on mains without devices.round_budget_j"
 )
 
 
@@ -38,6 +38,8 @@ def find_problems(scenario: Any) -> Iterator[Problem]:
             "privacy.clip, use a selection by channels or at random"
         )
         yield make_problem(text, "devices.selection", "privacy.clip")
+    if devices.round_budget_j is not None:
+        yield make_problem(ENERGY, "devices.round_budget_j", "privacy.clip")
     if scenario.faults.has_rejection:
         text = (
             "a device that does not send an update that is not finite reveals its data by its "

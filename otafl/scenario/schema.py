@@ -53,6 +53,9 @@ class DevicesSettings(Settings):
     cpu_frequency: Any = declare_choice(
         "cpu_frequency", "clock frequency of the processor during local work (DVFS)"
     )
+    round_budget_j: float | None = declare_stackable(None, gt=0)
+    """joules that a device may spend in a round: a device whose local work takes more does not take
+    part, the others radiate at most the remainder; no bound if not given"""
     deadline_s: float | None = declare_stackable(None, gt=0)
     """seconds from the start of a round to its uplink slot; without it the slot waits for the
     slowest participant"""

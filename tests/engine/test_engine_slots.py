@@ -175,6 +175,32 @@ def test_nobody_radiates_more_than_its_battery_has() -> None:
     np.testing.assert_allclose(radiated, 0.5 * (0.5 * slot_j - 0.02 * reals / bandwidth), rtol=1e-6)
 
 
+def test_round_budget() -> None:
+    """Whose work costs more than the budget stays away; the others radiate what is left of it."""
+    products = 6 * (64 * 4 + 4 * 10) - 2 * 64 * 4
+    gradients = (products + 2 * (2 * 14 + 3 * 10)) * 4 * 2
+    flops = gradients + (2 * 2 + 1) * (64 * 4 + 4 + 4 * 10 + 10)
+    speeds = np.array([1e8, 2e8, 4e8, 8e8])
+    work_j = 1e-22 * (speeds / 4) ** 2 * flops / 4
+    budget = 1.5 * work_j[1]
+    keys = {
+        "engine.dtype": "float64",
+        "channel": {"name": "awgn", "snr_db": 20.0, "tx_power_dbm": 40.0},
+        "power": "full",
+        "devices.compute": {
+            "name": "classes",
+            "classes": [{"flops_per_s": speed, "kappa": 1e-22} for speed in speeds.tolist()],
+        },
+        "devices.round_budget_j": budget,
+    }
+    record = run_stack(expand(scenario(keys | {"training.rounds": 2}))).variables
+    assert (record["participants"][..., 1:] == 2).all()
+    spent = record["device_energy_j"][0, :, -1].sum(-1)
+    full_j = 10.0 * 310 / 1e6
+    hand = [work_j[0] + min(full_j, budget - work_j[0]), budget, 0.0, 0.0]
+    np.testing.assert_allclose(spent, [np.array(hand) * 2] * 3, rtol=1e-6)
+
+
 def test_trials_end_at_their_time_or_when_nobody_will_come() -> None:
     """Each trial is recorded at its own last slot, and `select_final` finds it there."""
     keys = PROTOCOLS["asynchronous"] | {

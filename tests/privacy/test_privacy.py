@@ -242,6 +242,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         {"privacy": CLIP, "devices": {"selection": "update_norm"}},
         "devices.selection: 'update_norm'",
     ),
+    ({"privacy": CLIP, "devices": {"round_budget_j": 1.0}}, "devices.round_budget_j: bounds on en"),
     (
         {"privacy": CLIP, "devices": {"compute": {"name": "phone", "battery": True}}},
         "devices.compute: bounds on energy make transmissions",
