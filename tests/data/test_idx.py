@@ -1,4 +1,4 @@
-"""The IDX format, and MNIST and Fashion-MNIST in it."""
+"""The IDX format, MNIST and Fashion-MNIST in it, and scales of images that are bytes."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 from support.small_sets import TRAIN, encode_idx, write_images
 
 from otafl.core.errors import UserError
 from otafl.data import load
 from otafl.data.idx import FashionMnist, Mnist, read
+from otafl.data.pixels import scale_images
 
 pytestmark = pytest.mark.exact
 
@@ -79,3 +80,14 @@ def test_counts_of_images_and_labels_must_agree(tmp_path: Path) -> None:
     path.write_bytes(gzip.compress(encode_idx(np.zeros(TRAIN - 1))))
     with pytest.raises(UserError, match=r"12 images but .*train-labels.* 11 labels"):
         load(FashionMnist(root=str(tmp_path)))
+
+
+def test_scales_of_grey_images() -> None:
+    """By hand: pixels 0, 2, 4, 6 of three images, and one pixel that never changes."""
+    train, test = np.array([[0, 9], [2, 9]], np.uint8), np.array([[4, 9]], np.uint8)
+    values = np.array([0, 9, 2, 9, 4, 9])
+    one = scale_images(train, test, "standardised")
+    expected = (values - values.mean()) / (values.std() + 0.001)
+    assert_allclose(np.concatenate([one[0], one[1]]).ravel(), expected, rtol=1e-5)
+    signed = scale_images(train, test, "signed")
+    assert_allclose(signed[0], train / 127.5 - 1, atol=1e-6)

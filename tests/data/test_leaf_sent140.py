@@ -1,4 +1,4 @@
-"""Sent140 from small files in the format of the authors' own, and GloVe's vectors."""
+"""Sent140 from small files in the format of the authors' own, GloVe's vectors, LEAF's users."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from support.small_sets import VOCABULARY, make_vector, write_tweets, write_vect
 
 from otafl.core.errors import UserError
 from otafl.data import load
-from otafl.data.leaf import Sent140, read_vectors
+from otafl.data.leaf import Sent140, draw_users, read_vectors
 
 pytestmark = pytest.mark.exact
 
@@ -94,3 +94,15 @@ def test_what_is_no_file_of_vectors(tmp_path: Path, content: bytes, message: str
     path.write_bytes(content)
     with pytest.raises(UserError, match=message):
         read_vectors(path, {"a"}, 2)
+
+
+def test_users_are_drawn_until_they_have_enough() -> None:
+    sizes = np.random.default_rng(3).integers(1, 60, 500)
+    for fraction in (0.05, 0.4, 1.0):
+        drawn = draw_users(sizes, fraction, 1, np.random.default_rng(1))
+        held = sizes[drawn].sum()
+        assert fraction * sizes.sum() - 0.5 <= held < fraction * sizes.sum() + 60
+        assert (np.diff(drawn) > 0).all()
+    assert_array_equal(draw_users([5, 1, 9], 1.0, 2, np.random.default_rng(0)), [0, 2])
+    with pytest.raises(UserError, match="none of the 3 drawn users has 10 samples"):
+        draw_users([5, 1, 9], 1.0, 10, np.random.default_rng(0))
