@@ -250,7 +250,7 @@ def transmit(
     else:
         stretch = clip**2 * scale.square()[:, None]
     power = sent.grid(stretch / segments.sum_over_scopes(lengths)).mT
-    variation = None
+    impairments, variation = alignment.impairments, None
     if alignment.policy.needs_variation:
         variation = compute_variation(sent, segments, scale, row_energy)
     link = Link(
@@ -258,7 +258,9 @@ def transmit(
         gain=slot.gain,
         budget=slot.budget,
         symbol_power=power if bounds is None else bounds.report_powers(power),
-        noise_variance=alignment.impairments.compute_known_noise(slot.round),
+        noise_variance=impairments.compute_known_noise(slot.round)
+        if impairments.grows
+        else impairments.known_noise,
         transmit_mask=sends,
         is_linear=sent.linear,
         hyper=alignment.hyper,
