@@ -15,7 +15,6 @@ import errno
 import io
 import math
 import zipfile
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -71,7 +70,9 @@ def read_arrays(path: str | Path) -> dict[str, np.ndarray]:
     try:
         with open_regular(path, MAX_BYTES) as opened:
             found = {"h": _read_npy(opened)} if suffix == ".npy" else _read_archive(opened, label)
-    except (OSError, ValueError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
+    except UserError:
+        raise
+    except Exception as error:  # NumPy and zipfile parse headers, and raise many kinds
         reason = getattr(error, "strerror", None) or "it is not an array of numbers"
         raise UserError(f"{label} cannot be read ({reason}); give a .npy or .npz file") from error
     if len(found) == 1 and "h" not in found:
