@@ -6,8 +6,6 @@ lists them. Nothing that a file contains is run: arrays of Python objects are re
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -131,7 +129,9 @@ def _read_arrays(path: str) -> dict[str, Any]:
                     "kept in memory; use fewer rounds, devices or groups"
                 )
             arrays = dict(found)
-    except (OSError, ValueError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
+    except UserError:
+        raise
+    except Exception as error:  # NumPy and zipfile parse headers, and raise many kinds
         reason = getattr(error, "strerror", None) or "it is not a NumPy file of numbers"
         raise UserError(f"channel.path: '{path}' cannot be read ({reason}); {CONVERT}") from error
     return {"h": next(iter(arrays.values()))} if len(arrays) == 1 else arrays

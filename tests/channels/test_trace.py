@@ -254,6 +254,8 @@ def test_file_without_a_channel_is_refused(tmp_path: Path, monkeypatch: pytest.M
     cases = [
         ("pickled.npy", "channel.path: 'pickled.npy' cannot be read"),
         ("huge.npy", "channel.path: 'huge.npy' cannot be read"),
+        ("open.npy", "channel.path: 'open.npy' cannot be read"),
+        ("method.npz", "channel.path: 'method.npz' cannot be read"),
         ("delays.npz", "channel.path: 'delays.npz' lacks tau_s"),
         ("other.npz", "channel.path: 'other.npz' lacks h, and has u, v"),
     ]
@@ -263,6 +265,11 @@ def test_file_without_a_channel_is_refused(tmp_path: Path, monkeypatch: pytest.M
     head = np.lib.format.magic(1, 0)
     text = b"{'descr': '<c16', 'fortran_order': False, 'shape': (9999999999999, 9999), }\n"
     Path("huge.npy").write_bytes(head + len(text).to_bytes(2, "little") + text)
+    Path("open.npy").write_bytes(Path("huge.npy").read_bytes().replace(b")", b"("))
+    np.savez("method.npz", h=make(2, 2))
+    packed = Path("method.npz").read_bytes()
+    directory = packed.index(b"PK\x01\x02") + 10  # with the number of the compression method
+    Path("method.npz").write_bytes(packed[:directory] + b"\x63" + packed[directory + 1 :])
     np.savez("delays.npz", a=make(2, 2, 1, 3), x=np.zeros(1))
     np.savez("other.npz", u=make(2, 2), v=make(2, 2))
     assert_refused(read, cases)
