@@ -43,7 +43,8 @@ def test_the_margin_is_three_standard_errors_of_a_guess(trials: int) -> None:
 
 def test_it_counts_the_points() -> None:
     assert cautions.describe_chance(result(test_accuracy=[0.1, 0.5, 0.12])) == (
-        "at chance: test_accuracy 0.10 to 0.12 at 2 of 3 points; a guess gets 0.10"
+        "at chance: test_accuracy 0.10 to 0.12 at 2 of 3 points (snr_db=0, snr_db=20); a guess "
+        "gets 0.10"
     )
     assert cautions.describe_chance(result(test_accuracy=[0.1, 0.1])) == (
         "at chance: test_accuracy 0.10; a guess gets 0.10"

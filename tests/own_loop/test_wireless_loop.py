@@ -71,18 +71,19 @@ def recorded(sections: dict[str, Any]) -> tuple[Engine, list[Any]]:
     engine = Engine(assemble(expand(load_scenario(tree)), [1]))
     sent: list[Any] = []
     got: list[torch.Tensor] = []
-    encode, combine = engine.encode, engine.parts.algorithm.update_server
+    codec = engine.parts.link.codec
+    encode, combine = codec.encode, engine.parts.algorithm.update_server
 
-    def encoding(payload: Any, cohort: Any, t: int) -> Any:
+    def encoding(payload: Any, memory: Any, cohort: Any, *rest: Any) -> Any:
         sent.append((payload[0].tensors["model"].clone(), cohort.weight, cohort.device))
-        return encode(payload, cohort, t)
+        return encode(payload, memory, cohort, *rest)
 
     def combining(server: Any, received: Any, *rest: Any) -> Any:
         any_delivered = received.any_delivered is None or bool(received.any_delivered[0])
         got.append(received.mean[0]["model"][0].clone() * any_delivered)
         return combine(server, received, *rest)
 
-    engine.encode = encoding  # type: ignore[method-assign]
+    codec.encode = encoding  # type: ignore[method-assign]
     engine.parts.algorithm.update_server = combining  # type: ignore[method-assign]
     for t in range(5):
         engine.run_round(t)

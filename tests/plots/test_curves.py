@@ -59,7 +59,7 @@ def test_a_diverged_trial_guesses_and_a_stopped_one_keeps_its_value() -> None:
     assert data["mean"][2] == pytest.approx((0.0 + 0.004 + 0.008) / 3)
     figure = plot(ds, "test_accuracy", "round")
     said = (
-        "1 of 3 trials diverged in round 20: metrics count as the untrained model's, "
+        "1 of 3 trials diverged in round 10: metrics count as the untrained model's, "
         "all else is left out"
     )
     spread = "shading: mean ± one standard deviation, n = 3 trials"

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-import xarray as xr
 from contract.small import scenario, trace
 from support.stopped_sweeps import Kill, same
 
@@ -124,12 +124,12 @@ def test_a_module_that_changes_while_it_runs(named: str, tmp_path: Path) -> None
 
 
 def test_a_file_that_the_scenario_names_counts_too(tmp_path: Path) -> None:
-    path = Path(shutil.copy(trace(), tmp_path / "trace.nc"))
+    path = Path(shutil.copy(trace(), tmp_path / "trace.npz"))
     one = short({"channel": {"name": "trace", "path": str(path)}, "training.rounds": 1})
     sweeping.sweep(one, tmp_path / "s")
-    with xr.open_dataset(path) as stored:
-        changed = stored.load()
-    changed.assign(**{name: values * 2 for name, values in changed.items()}).to_netcdf(path)
+    with np.load(path) as stored:
+        changed = {name: 2.0 * values for name, values in stored.items()}
+    np.savez(path, **changed)
     with pytest.raises(UserError) as refused:
         sweeping.sweep(one, tmp_path / "s")
-    check_refused(refused, "trace.nc")
+    check_refused(refused, "trace.npz")
