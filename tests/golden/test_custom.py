@@ -22,7 +22,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         *("my_method.py", "my_feddyn.py", "my_channel.py"),
         *("fading.yaml", "my_power.py", "power.yaml", "my_queue.py"),
         *("my_model.py", "my_data.py", "my_partition.py", "my_codec.py", "my_csi.py"),
-        *("my_selection.py", "my_downlink.py", "my_server.py", "parts.yaml"),
+        *("my_selection.py", "my_server.py", "parts.yaml"),
         *("rings.yaml", "brought.py"),
     ]
     return home
