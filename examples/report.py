@@ -22,5 +22,6 @@ scenario = {
 
 result = otafl.run(scenario, folder / "report.nc")
 page = folder / "report.html"
-report.write(result, page, folder / "report.nc", {"snr_db": ["-20", "0"]})
+text = report.render_page(result, folder / "report.nc", {"snr_db": ["-20", "0"]})
+page.write_text(text, encoding="utf-8")
 print(f"{page.stat().st_size / 1e6:.1f} MB in {page}")

@@ -12,7 +12,7 @@ from support.programs import run
 ROOT = Path(__file__).parents[2]
 EXAMPLES = {
     "first_run": "at the end: 0.8",
-    "own_policy": "own_policy:keep_strong(share=0.2)",
+    "own_policy": "keep_strong(share=0.2)",
     "own_loop": "test accuracy 0.8",
     "paired_test": "-30 dB  ci                    -0.",
     "trace": "gbma",

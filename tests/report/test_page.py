@@ -199,7 +199,7 @@ def test_texts_are_escaped_and_what_is_missing_is_told() -> None:
     notices = [notice.strip() for notice in parsed.texts["li"][:2]]
     assert notices[0].startswith("Unfinished: 1 of 2 points are there")
     assert notices[1] == (
-        "1 of 4 trials diverged in round 2: metrics count as the untrained model's, all else is "
+        "1 of 4 trials diverged in round 5: metrics count as the untrained model's, all else is "
         "left out."
     )
     assert parsed.texts["pre"][0].startswith("otafl sweep '<script>")

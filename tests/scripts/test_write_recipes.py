@@ -39,7 +39,7 @@ def test_a_table_has_a_row_for_each_point(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["noise_limit", "dropout"])  # examples: quick ones
+@pytest.mark.parametrize("name", ["noise_limit", "phases"])  # examples: quick ones
 def test_table_and_picture_are_what_the_scenario_gives(name: str, tmp_path: Path) -> None:
     """Up to rounding, which on another machine changes means by less than the trials differ."""
     table = next(text for _, other, _, text, _ in TOOL["TABLE"].findall(PAGE) if other == name)

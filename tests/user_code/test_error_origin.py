@@ -114,7 +114,7 @@ def test_the_command_line(
     both = "sweep.power=[gbma, {name: 'blamed_parts:policy', share: 0.25}]"
     call("sweep", "s.yaml", "--quiet", "--set", both, "--out", "out", code=1)
     text = capsys.readouterr().err
-    assert f"power=blamed_parts:policy(share=0.25): {said}" in text
+    assert f"power=policy(share=0.25): {said}" in text
     assert "Traceback" in next(Path("out").rglob("*.txt")).read_text()
     monkeypatch.setenv(loading.TRACEBACK, "1")
     call("run", "s.yaml", "--quiet", code=2)
