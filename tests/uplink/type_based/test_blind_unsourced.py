@@ -27,7 +27,7 @@ KEYS: dict[str, Any] = {"transport": "blind_unsourced", "block": Q, "bits": 3, "
 
 
 def make_link(antennas: int, **keys: Any) -> Any:
-    link = make_bench(antennas=2, **KEYS | keys)
+    link = make_bench(**KEYS | keys)
     return make_given(link, antennas=antennas)
 
 
