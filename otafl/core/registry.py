@@ -107,7 +107,7 @@ _COMPONENTS = {
     "transport": "coherent.over_the_air; ideal; coherent.ofdm; digital.digital; "
     "coherent.digital_sums: sumcomp bit_slices; "
     "noncoherent.energy_detection: fsk_majority_vote reed; type_based.type_based; "
-    "type_based.unsourced",
+    "type_based.unsourced; type_based.blind_unsourced",
     "server": "optimisers: average momentum adagrad adam yogi",
     "rule": "rules: mean coordinate_median trimmed_mean geometric_median krum multi_krum "
     "centred_clipping norm_bound",

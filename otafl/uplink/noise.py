@@ -56,13 +56,21 @@ def draw_bit_noise(
 
 
 def draw_sample_noise(
-    streams: Streams, impairments: Impairments, round: int, like: Tensor
+    streams: Streams,
+    impairments: Impairments,
+    round: int,
+    like: Tensor,
+    part: tuple[int, int] | None = None,
 ) -> Tensor:
-    """Draw the noise and the interference of samples [S, A, M, n], complex like them."""
+    """Draw the noise and the interference of samples [S, A, M, n], complex like them.
+
+    `part` is the group's index and the number of the part of its samples, if there are several.
+    """
     antennas, each = like.shape[1], math.prod(like.shape[2:])
+    place, key = ("", round) if part is None else (f"/{part[0]}", make_step_key(round, part[1]))
 
     def circular(name: str, count: int) -> Tensor:
-        draw = streams.draw_normal(NOISE / name, round, (count, each, 2)) * math.sqrt(0.5)
+        draw = streams.draw_normal(NOISE / (name + place), key, (count, each, 2)) * math.sqrt(0.5)
         return torch.view_as_complex(draw.contiguous())
 
     noise = circular("antennas", antennas)

@@ -14,9 +14,10 @@ import numpy as np
 import torch
 
 from otafl.core.units import db_to_linear
+from otafl.uplink.type_based.unsourced import estimate_counts
 from otafl.validation import sheet
 from otafl.validation.bench import Bench
-from otafl.validation.checks import Check, check_mean, state_law
+from otafl.validation.checks import Check, check_mean, check_share, state_law
 
 DEVICES = 16
 RANGE = 1.0
@@ -75,3 +76,55 @@ def _measure_errors(
     exact = x.view(rig.num_trials, DEVICES, -1).sum(1)
     off = [rig.send(x, round, "none")[0] - exact for round in range(bench.scale_size(8))]
     return (torch.stack(off) * (levels - 1) / (2.0 * RANGE)).square().cpu().numpy()
+
+
+@state_law(
+    "transport unsourced: detection",
+    "int phi(x - 1/s) Phi(x)^(M - 1) dx",
+    "M={0[0]}, s={0[1]}",
+    ((8, 0.5), (64, 0.3)),
+)
+def _detection(bench: Bench, case: tuple[int, float]) -> Iterator[Check]:
+    """Count the blocks of one device whose codeword is found among orthogonal sequences."""
+    words, deviation = case
+    blocks = bench.scale_size(1 << 14)
+    rng = np.random.default_rng(words)
+    sent = rng.integers(words, size=blocks)
+    y = np.eye(words)[sent] + deviation * rng.standard_normal((blocks, words))
+    one = torch.ones(1, blocks, dtype=torch.float64)
+    given = torch.from_numpy(y)[None], torch.eye(words, dtype=torch.float64), one
+    shares = torch.full((1, words), 1.0 / words, dtype=torch.float64)
+    found = estimate_counts(*given, shares, deviation * one, 1)[0].argmax(1).numpy()
+    law = sheet.detection_probability(words, deviation)
+    yield check_share(law, int((found == sent).sum()), blocks)
+
+
+@state_law(
+    "transport blind_unsourced: hardening",
+    "Qiao et al. 2026; (R_11^2 + R_22^2 - 2 |R_12|^2) / (A K^2 (1 - |a_1^H a_2|^2)^2)",
+    "A={}",
+    (64, 256),
+)
+def _hardening(bench: Bench, antennas: int) -> Iterator[Check]:
+    """Compare the variance of the difference of two counts, half of the devices each.
+
+    R = G diag(n) G + N_0 G, with the Gram matrix G of the two sequences.
+    """
+    length, blocks, snr_db = 8, 256, 0.0
+    transport = {"name": "blind_unsourced", "block": 1, "bits": 1, "length": length}
+    channel = {"antennas": antennas, "block_symbols": length, "snr_db": snr_db}
+    rig = bench.build_rig(
+        DEVICES, bench.scale_size(8), {"channel": channel, "transport": transport}
+    )
+    scheme: Any = rig.link.transport
+    real, imag = scheme.sequences.cpu().numpy().reshape(2, length, 2)
+    gram = (real + 1j * imag).conj().T @ (real + 1j * imag)
+    noise = 1.0 / (length * db_to_linear(snr_db))
+    r = 0.5 * DEVICES * gram @ gram + noise * gram
+    spread = abs(r[0, 0]) ** 2 + abs(r[1, 1]) ** 2 - 2.0 * abs(r[0, 1]) ** 2
+    law = spread / antennas / DEVICES**2 / (1.0 - abs(gram[0, 1]) ** 2) ** 2
+    low, high = scheme.normal_codewords[0, :, 0].cpu().numpy()
+    half = torch.ones(DEVICES, blocks)
+    half[::2] = -1.0
+    mean = rig.send(half.repeat(rig.num_trials, 1).to(rig.cohort.weight), 0)[0].cpu().numpy()
+    yield check_mean(law, ((mean - 0.5 * (low + high)) / (0.5 * (low - high))) ** 2)

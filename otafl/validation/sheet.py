@@ -308,6 +308,16 @@ def energy_variance(x: np.ndarray, a: float, antennas: int) -> float:
     return float(((a * plus + 1.0) ** 2 + (a * minus + 1.0) ** 2) / (a**2 * antennas))
 
 
+def detection_probability(words: int, deviation: float) -> float:
+    """Compute the probability that the largest of M correlations is the sent one.
+
+    One of them is 1 and the others 0, all with normal noise of a standard deviation.
+    """
+    grid = np.linspace(1.0 / deviation - 10.0, 1.0 / deviation + 10.0, 20_001)
+    density = stats.norm.pdf(grid - 1.0 / deviation) * stats.norm.cdf(grid) ** (words - 1)
+    return float(np.trapezoid(density, grid))
+
+
 def rounded_variance(deviation: float) -> float:
     r"""Compute the mean square of a normal number that is rounded to an integer.
 

@@ -30,6 +30,11 @@ CASES: dict[str, dict[str, Any]] = {
     "a queue of energy": {"power": {"name": "lyapunov"}},
     "charged signalling": {"csi": "pilots", "signalling": {"charge": True, "sync_symbols": 9}},
     "lost packets": {"transport": "digital", "csi": {"name": "error", "variance": 0.3}},
+    "digital sums": {"transport": "sumcomp", "power": "ci"},
+    "counts without channel knowledge": {
+        "transport": {"name": "blind_unsourced", "codebook": "aggregate"},
+        "channel": {"name": "rayleigh", "antennas": 4},
+    },
     "moving devices": {"channel": {"name": "rayleigh", "speed_kmh": 3.0, "block_symbols": 200}},
 }
 

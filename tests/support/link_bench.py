@@ -56,6 +56,7 @@ def make_bench(
     threshold: float = 0.3,
     variance: float = 0.0,
     policy_options: dict[str, Any] | None = None,
+    antennas: int | None = None,
     **options: Any,
 ) -> Bench:
     """Make an uplink in double precision; `options` are the transport's."""
@@ -69,10 +70,11 @@ def make_bench(
         "transport": {"name": transport, **options},
         "output": {"save_link": True},
     }
-    tree |= {} if transport in ("fsk_majority_vote", "reed") else known
+    tree |= {} if transport in ("fsk_majority_vote", "reed", "blind_unsourced") else known
     levels = [snr_db] * len(trials) if isinstance(snr_db, float) else snr_db
     kind = "rayleigh" if fading else "awgn"
-    rows = [load_scenario(tree | {"channel": {"name": kind, "snr_db": one}}) for one in levels]
+    channel = {"name": kind, "antennas": antennas or (2 if transport == "blind_unsourced" else 1)}
+    rows = [load_scenario(tree | {"channel": channel | {"snr_db": one}}) for one in levels]
     streams = Streams([1] * len(trials), list(trials), dtype=torch.float64)
     made = build(rows, devices, streams)
     return Bench(made.transport, made.channel, streams, made.budget.budget[:, 0], variance)

@@ -112,7 +112,8 @@ def transmit(
         if stop is not None:
             energy = sent.grid(sum_sent(signal, stop) * scale)
     h = slot.h[..., list(segments.cells)].abs().square().mean(2).sqrt().mT + 0j
-    mean = (energy / (2.0 * segments.symbols))[:, None].expand(h.shape)
+    per_use = energy / (slot.uses_per_symbol * segments.symbols)
+    mean = per_use[:, None].expand(h.shape)
     active = scalars.active_mask
     return Transmission(
         slot=slot,
@@ -121,7 +122,7 @@ def transmit(
         segments=segments,
         scale=scale,
         means=None,
-        energy=2.0 * segments.get_lengths(energy)[:, None] * mean,
+        energy=slot.uses_per_symbol * segments.get_lengths(energy)[:, None] * mean,
         power=mean,
         h=h,
         h_hat=h,

@@ -30,7 +30,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable
+from abc import abstractmethod
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
@@ -67,42 +68,40 @@ SAMPLES = 64
 TINY = 1e-30
 
 
-class Unsourced(Transport):
-    """Unsourced access to common sequences of vector codewords (MD-AirComp)."""
+Count = Callable[[Tensor, slice, int], Tensor]
+"""Function that returns the counts [S, C, M] of some blocks: words int64 [n, C], columns, part."""
 
-    supports_snr_growth: ClassVar[bool] = True
-    state_attrs: ClassVar[tuple[str, ...]] = ("_policy_state", "_shares", "_codewords")
+
+class CodewordSettings(Transport.Settings):
+    """Common settings of transports that count the codewords of a vector quantiser."""
+
+    block: int = Field(8, ge=1, le=256)
+    """Q, coordinates of a block"""
+    bits: int = Field(6, ge=1, le=12)
+    """J, where a block has 2^J codewords"""
+    length: int = Field(24, ge=1, le=4096)
+    """L, complex symbols of a sequence, the channel uses of a block"""
+    codebook: Literal["normal", "aggregate"] = "normal"
+    """codewords: of normal numbers, from a shared seed (normal), or computed by the server from
+    the last aggregate and broadcast (aggregate)"""
+    iterations: int = Field(20, ge=1, le=1000)
+    """steps of the server's estimate of the counts"""
+    project: Literal["none", "lattice"] = "none"
+    """counts that the server uses: its estimates (none), or the nearest non-negative integers with
+    sum K (lattice)"""
+
+    small: ClassVar = {"bits": 3, "length": 6, "iterations": 5}
+
+
+class CodewordCounts(Transport):
+    """Counts of codewords; a scheme says how sequences are sent and counted."""
+
+    state_attrs: ClassVar[tuple[str, ...]] = ("_codewords",)
     provides: ClassVar[frozenset[str]] = frozenset({"mean"})
     counts: ClassVar[Counts] = "shared"
-    obeys_power: ClassVar[bool] = True
 
-    class Settings(Transport.Settings):
-        name: Literal["unsourced"] = "unsourced"
-        block: int = Field(8, ge=1, le=256)
-        """Q, coordinates of a block"""
-        bits: int = Field(6, ge=1, le=12)
-        """J, where a block has 2^J codewords"""
-        length: int = Field(24, ge=1, le=4096)
-        """L, complex symbols of a sequence, the channel uses of a block"""
-        codebook: Literal["normal", "aggregate"] = "normal"
-        """codewords: of normal numbers, from a shared seed (normal), or computed by the server from
-        the last aggregate and broadcast (aggregate)"""
-        iterations: int = Field(20, ge=1, le=1000)
-        """steps of approximate message passing"""
-        project: Literal["none", "lattice"] = "none"
-        """counts that the server uses: their means given the received signal (none), or the nearest
-        non-negative integers with sum K (lattice)"""
-
-        example: ClassVar = {"power.name": "ci"}
-        small: ClassVar = {"bits": 3, "length": 6, "iterations": 5}
-
-        def check(self, scenario: Any) -> Iterable[Problem]:
-            return refuse_misaligned(scenario, "counts")
-
-    def __init__(self, settings: Settings, parts: Parts) -> None:
+    def __init__(self, settings: Any, parts: Parts) -> None:
         super().__init__(settings, parts)
-        self._policy_state = self.alignment.prepare()
-        self._shares: dict[int, Tensor] = {}
         self._codewords: dict[int, Tensor] = {}
 
     @functools.cached_property
@@ -118,7 +117,7 @@ class Unsourced(Transport):
         return draw / torch.linalg.vector_norm(draw, dim=0)
 
     @functools.cached_property
-    def _normal_codewords(self) -> Tensor:
+    def normal_codewords(self) -> Tensor:
         """Codewords of normal blocks, [1, M, Q]."""
         count, block = 2**self.settings.bits, self.settings.block
         draw = self._shared.draw_normal(CODEWORDS, 0, (SAMPLES * count, block))
@@ -129,24 +128,97 @@ class Unsourced(Transport):
         own = sum(one.shape[1:].numel() for one in self._codewords.values())
         return replace(broadcast, side_coordinates=broadcast.side_coordinates + own)
 
+    @abstractmethod
     def transmit(self, delivery: Delivery) -> None:
         """Send the groups one after the other.
 
         Rows x_k [n, P] become codewords [n, B] of B blocks, whose sequences add up.
         """
-        settings, link = self.settings, self.alignment
+
+    def count_blocks(self, delivery: Delivery) -> list[int]:
+        """Return the number of blocks of each group.
+
+        Raises
+        ------
+        UserError
+            If devices have only some of the coordinates.
+        """
+        if any(rows.mask is not None for rows in delivery.uplink):
+            raise UserError(
+                f"transport.name: '{self.settings.name}' counts blocks of coordinates, and the "
+                "algorithm's devices, or the codec, have only some of them; use another "
+                "transport, such as type_based"
+            )
+        return [-(-rows.num_coordinates // self.settings.block) for rows in delivery.uplink]
+
+    def decode(self, on_air: Transmission, rows: Signal, count: Count, width: int) -> Tensor:
+        """Return the sum of the rows that the counts say, [S, P], `width` blocks at a time."""
+        settings, cohort, size = self.settings, rows.cohort, self.settings.block
+        num_blocks = on_air.sent.num_coordinates
+        x = rows.x * rows.scale[:, None]
+        power = rows.sum_by_trial(x.square().mean(1)) / cohort.rows_per_trial.clamp_min(1.0)
+        unit = power.sqrt().clamp_min(TINY)
+        padded = torch.nn.functional.pad(x / unit[cohort.trial, None], (0, -x.shape[1] % size))
+        codewords = self._codewords.get(rows.index, self.normal_codewords)
+        codewords = codewords.expand(cohort.num_trials, -1, -1)
+        words = find_nearest(padded.unflatten(1, (-1, size)), codewords[cohort.trial])
+        senders, parts = count_senders(on_air), []
+        for number, first in enumerate(range(0, num_blocks, width)):
+            at = slice(first, min(first + width, num_blocks))
+            found = count(words[:, at], at, number)
+            if settings.project == "lattice":
+                found = find_nearest_type(found.mT, senders[:, None, at]).mT
+            parts.append(found @ codewords)
+        total = torch.cat(parts, 1)
+        if settings.codebook == "aggregate":
+            level = total.square().mean((1, 2), keepdim=True).sqrt()
+            moved = move_codewords(codewords, total / level.clamp_min(TINY))
+            self._codewords[rows.index] = moved.where(level > 0, codewords)
+        return (total * unit[:, None, None]).flatten(1)[:, : x.shape[1]]
+
+    def hand_over(
+        self, on_air: Transmission, rows: Signal, total: Tensor, delivery: Delivery
+    ) -> None:
+        """Pass the server the mean of a group from its sum [S, P], and add error and cost.
+
+        A device tells its root mean square, and whether it is on air.
+        """
+        whole = _refine(on_air, rows, self.settings.block)
+        estimate = total * whole.expand(whole.unit * (whole.weight > 0))
+        receive(whole, estimate, rows.sum(rows.exact[:, None])[:, 0], delivery)
+        account(on_air, delivery, 2)
+        if self.parts.save_link:
+            delivery.saved |= collect_coefficients(whole, self.parts.save_gram)
+
+
+class Unsourced(CodewordCounts):
+    """Unsourced access to common sequences of vector codewords (MD-AirComp)."""
+
+    supports_snr_growth: ClassVar[bool] = True
+    state_attrs: ClassVar[tuple[str, ...]] = ("_policy_state", "_shares", "_codewords")
+    obeys_power: ClassVar[bool] = True
+
+    class Settings(CodewordSettings):
+        name: Literal["unsourced"] = "unsourced"
+
+        example: ClassVar = {"power.name": "ci"}
+
+        def check(self, scenario: Any) -> Iterable[Problem]:
+            return refuse_misaligned(scenario, "counts")
+
+    def __init__(self, settings: Settings, parts: Parts) -> None:
+        super().__init__(settings, parts)
+        self._policy_state = self.alignment.prepare()
+        self._shares: dict[int, Tensor] = {}
+
+    def transmit(self, delivery: Delivery) -> None:
+        """Send the groups one after the other, with inverted channels."""
+        length, link = self.settings.length, self.alignment
         with torch.no_grad():
-            lengths = [-(-rows.num_coordinates // settings.block) for rows in delivery.uplink]
-            slot = lay_out(delivery, lengths, link.csi, delivery.limits, settings.length)
+            lengths = self.count_blocks(delivery)
+            slot = lay_out(delivery, lengths, link.csi, delivery.limits, length)
             for uses, rows in zip(slot.group_symbols, delivery.uplink, strict=True):
-                if rows.mask is not None:
-                    raise UserError(
-                        "transport.name: 'unsourced' counts blocks of coordinates, and the "
-                        "algorithm's devices, or the codec, have only some of them; use another "
-                        "transport, such as type_based"
-                    )
-                # a sequence of energy one, before p, on the L channel uses of a block
-                sent = replace(rows, x=rows.x.new_ones(1, 1).expand(len(rows.x), len(uses)))
+                sent = make_unit_blocks(rows, len(uses))
                 segments = cut(sent, uses, slot.cell_stops, blockwise=False, quadrature=False)
                 self._policy_state, on_air = transmit(
                     slot,
@@ -156,58 +228,38 @@ class Unsourced(Transport):
                     self._policy_state,
                     scale=torch.ones_like(rows.weight),
                 )
-                estimate = self._receive(on_air, rows)
-                whole = _refine(on_air, rows, settings.block)
-                estimate = estimate * whole.expand(whole.unit * (whole.weight > 0))
-                receive(whole, estimate, rows.sum(rows.exact[:, None])[:, 0], delivery)
-                # root mean square, and whether the device is on air
-                account(on_air, delivery, 2)
-                if self.parts.save_link:
-                    delivery.saved |= collect_coefficients(whole, self.parts.save_gram)
+                self.hand_over(on_air, rows, self._receive(on_air, rows), delivery)
 
     def _receive(self, on_air: Transmission, rows: Signal) -> Tensor:
         """Receive the counts, and return the sum of the rows that they say, [S, P]."""
         settings, cohort, signal = self.settings, rows.cohort, on_air.signal
-        count, size = 2**settings.bits, settings.block
-        num_blocks = on_air.sent.num_coordinates
-        x = rows.x * rows.scale[:, None]
-        power = rows.sum_by_trial(x.square().mean(1)) / cohort.rows_per_trial.clamp_min(1.0)
-        unit = power.sqrt().clamp_min(TINY)
-        padded = torch.nn.functional.pad(x / unit[cohort.trial, None], (0, -x.shape[1] % size))
-        codewords = self._codewords.get(rows.index, self._normal_codewords)
-        codewords = codewords.expand(cohort.num_trials, -1, -1)
-        words = find_nearest(padded.unflatten(1, (-1, size)), codewords[cohort.trial])
-        gain = signal.take_rows(on_air.gain.mT).to(x.dtype.to_complex())
+        size = 2**settings.bits
+        gain = signal.take_rows(on_air.gain.mT).to(signal.x.dtype.to_complex())
         gain = on_air.expand(gain) * signal.x
-        spread = on_air.expand((on_air.noise / on_air.scalars.eta).sqrt().to(x.dtype))
-        senders = rows.sum_by_trial(on_air.expand(on_air.active_rows))
-        shares = self._shares.get(rows.index, x.new_full((cohort.num_trials, count), 1.0 / count))
-        width, parts, seen = max(1, CHUNK // count), [], torch.zeros_like(shares)
-        for number, first in enumerate(range(0, num_blocks, width)):
-            at = slice(first, min(first + width, num_blocks))
+        spread = on_air.expand((on_air.noise / on_air.scalars.eta).sqrt().to(signal.x.dtype))
+        senders = count_senders(on_air)
+        shares = self._shares.get(rows.index, gain.real.new_full((1, 1), 1.0 / size))
+        shares = shares.expand(cohort.num_trials, size)
+        width, seen = max(1, CHUNK // size), torch.zeros_like(shares)
+
+        def count(words: Tensor, at: slice, number: int) -> Tensor:
             drawn = noise.draw_count_noise(
                 self.parts.streams,
                 rows.index,
                 on_air.slot.round,
                 number,
                 (2 * settings.length, width),
-            )[..., : at.stop - first].mT
-            y = self._superpose(cohort.pad_by_trial(words[:, at]), cohort.pad_by_trial(gain[:, at]))
+            )[..., : at.stop - at.start].mT
+            y = self._superpose(cohort.pad_by_trial(words), cohort.pad_by_trial(gain[:, at]))
             y = y + drawn * spread[:, at, None]
-            found = estimate_counts(
-                y, self.sequences, senders[:, at], shares, spread[:, at], settings.iterations
-            )
-            if settings.project == "lattice":
-                found = find_nearest_type(found.mT, senders[:, None, at]).mT
-            seen += found.sum(1)
-            parts.append(found @ codewords)
+            given = senders[:, at], shares, spread[:, at], settings.iterations
+            found = estimate_counts(y, self.sequences, *given)
+            seen.add_(found.sum(1))
+            return found
+
+        total = self.decode(on_air, rows, count, width)
         self._shares[rows.index] = (seen + 1.0) / (seen + 1.0).sum(1, keepdim=True)
-        total = torch.cat(parts, 1)
-        if settings.codebook == "aggregate":
-            level = total.square().mean((1, 2), keepdim=True).sqrt()
-            moved = move_codewords(codewords, total / level.clamp_min(TINY))
-            self._codewords[rows.index] = moved.where(level > 0, codewords)
-        return (total * unit[:, None, None]).flatten(1)[:, : x.shape[1]]
+        return total
 
     def _superpose(self, words: Tensor, gain: Tensor) -> Tensor:
         """Sum the sequences of words [S, K, C] with complex gains [S, K, C]: [S, C, 2 L]."""
@@ -217,6 +269,16 @@ class Unsourced(Transport):
         real, imag = counts.real, counts.imag
         top, low = matrix[:length].mT, matrix[length:].mT
         return torch.cat([real @ top - imag @ low, real @ low + imag @ top], 2)
+
+
+def make_unit_blocks(rows: Signal, count: int) -> Signal:
+    """Make the signal of sequences of energy one, [n, count], before p."""
+    return replace(rows, x=rows.x.new_ones(1, 1).expand(len(rows.x), count))
+
+
+def count_senders(on_air: Transmission) -> Tensor:
+    """Count the devices on air at each block, [S, B]."""
+    return on_air.sent.sum_by_trial(on_air.expand(on_air.active_rows))
 
 
 def _refine(on_air: Transmission, rows: Signal, block: int) -> Transmission:

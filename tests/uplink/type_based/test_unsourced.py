@@ -146,7 +146,7 @@ def test_the_mean_is_that_of_the_codewords(case: str) -> None:
     rows = scale[:, None] * x.numpy()
     unit = math.sqrt((rows**2).mean())
     padded = np.pad(rows, ((0, 0), (0, blocks * Q - P))).reshape(K, blocks, Q) / unit
-    codewords = link.transport._normal_codewords[0].numpy()
+    codewords = link.transport.normal_codewords[0].numpy()
     active, out = report.saved_tensors["active/0"][0].numpy(), np.zeros((blocks, Q))
     for b in range(blocks):
         on, heard = 0.0, 0
