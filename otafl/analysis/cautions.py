@@ -222,7 +222,8 @@ def describe_arrivals(ds: xr.Dataset) -> str:
         spent = select_at_end(ds, "tx_energy_j").transpose(*list_axes(ds), "trial", "device")
         never = (spent == 0).sum("device").mean("trial").values.ravel()[short]
         if never.any() and (spent > 0).any():
-            text += f"; {_format_counts(never)} of {ds.sizes['device']} never transmitted"
+            counts = np.array([float(get("devices.count")) for get in settings])[short]
+            text += f"; {_format_counts(never)} of {_format_counts(counts)} never transmitted"
     return text
 
 

@@ -155,9 +155,10 @@ def print_ends(
         if said := describe(dataset):
             console.print(said)
     if hidden:
-        console.print(f"{hidden} points between are not shown; --all shows them")
+        console.print(f"{hidden} points between are not shown; otafl show --all shows them")
     if left_out:
-        console.print(f"no room in this terminal (--variables chooses): {', '.join(left_out)}")
+        names = ", ".join(left_out)
+        console.print(f"no room in this terminal (otafl show --variables chooses): {names}")
     asked = variables is None or any(name.endswith("accuracy") for name in variables)
     if asked and (guessed := cautions.describe_chance(dataset)):
         console.print(guessed)

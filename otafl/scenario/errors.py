@@ -213,7 +213,7 @@ def _make_problem(path: Path, errors: list[Any], tree: Any, root: type[BaseModel
     value = get_value(tree, path)
     if kind == "extra_forbidden":
         model = find_settings_class(root, path[:-1], tree)
-        keys = ", ".join(model.model_fields if model else ())
+        keys = ", ".join(model.model_fields if model else ()) or "none"
         hint = find_hint(path, tree, root)
         return Problem(f"{format_path(path)}: unknown key{hint} (known keys: {keys})", path)
     if errors[0]["loc"][-1:] == ("[key]",):

@@ -98,6 +98,16 @@ def test_devices_that_stay_silent_are_counted_with_the_setting_that_silences_the
     assert cautions.describe_lost_runs(ds) == ""
 
 
+def test_devices_that_never_transmit_are_of_those_of_their_points() -> None:
+    sweep = {"sweep": {"devices.count": [2, 5]}}
+    ds = counted(power={"name": "tci", "threshold": 1.5}, channel={"name": "rayleigh"}, **sweep)
+    spent = ds["tx_energy_j"].isel(round=-1)
+    never = (spent == 0).sum("device").mean("trial").values
+    assert min(never) > 0
+    shown = " to ".join(f"{number:.1f}".removesuffix(".0") for number in sorted(never))
+    assert f"{shown} of 2 to 5 never transmitted" in cautions.describe_arrivals(ds)
+
+
 @pytest.mark.parametrize(
     ("keys", "said"),
     [

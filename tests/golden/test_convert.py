@@ -120,7 +120,7 @@ def test_show_of_many_points(
     told = capsys.readouterr().out
     first = [line.split()[0] for line in told.splitlines() if re.match(r" *\d+ .*±", line)]
     assert first == [*map(str, range(20)), *map(str, range(65, 70))]
-    assert "45 points between are not shown; --all shows them" in told
+    assert "45 points between are not shown; otafl show --all shows them" in told
     monkeypatch.setenv("COLUMNS", "40")
     call("show", path, "--all")
     told = capsys.readouterr().out
