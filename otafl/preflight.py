@@ -28,7 +28,7 @@ from otafl.scenario import Point, Scenario, list_notes, make_stack_key
 from otafl.scenario.keys import iterate_custom_sections
 from otafl.scenario.loading import load_points
 from otafl.scenario.schema import EngineSettings
-from otafl.user_code import loading
+from otafl.user_code import loading, sources
 
 MAX_DEVICES = 1000
 PARTICIPANTS = 4
@@ -91,6 +91,7 @@ class Report(NamedTuple):
     rehearsals: list[Rehearsal]
 
 
+@sources.begin_run()
 def report(
     source: Scenario | str | Path | Mapping[str, Any],
     overrides: Sequence[str] = (),

@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar, get_args
 
+import torch
+from torch import Tensor
+
 from otafl.algorithms.base import Algorithm, Needs, PayloadKind
 from otafl.core import registry
 from otafl.core.contracts import Group, Payload
@@ -80,7 +83,14 @@ def check_payload(call: Call, value: Any) -> Payload:
     call.require(
         fine, f"the payload as {describe_kind(value)}", "a tuple of otafl.core.contracts.Group"
     )
+    num_rows = call.given["context"].cohort.num_rows
     each = [group.row_index for group in value if group.row_index is not None]
+    for rows in each:
+        fine = isinstance(rows, Tensor) and rows.dtype == torch.int64 and rows.dim() == 1
+        fine = fine and bool(((rows >= 0) & (rows < num_rows)).all())
+        call.require(
+            fine, f"a row_index as {describe_kind(rows)}", f"int64 [n], from 0 to {num_rows - 1}"
+        )
     of_groups = [len(rows) for rows in each]
     once = all(len(rows.unique()) == len(rows) for rows in each)
     call.require(once, "a group with several rows of a device", "one row of a device in a group")
@@ -89,7 +99,7 @@ def check_payload(call: Call, value: Any) -> Payload:
             call,
             "the payload's tensor",
             group.tensors,
-            [call.given["context"].cohort.num_rows, *of_groups],
+            [num_rows, *of_groups],
         )
     return value
 

@@ -66,7 +66,7 @@ class Trace(Channel):
 
         name: Literal["trace"] = "trace"
         path: str | None = Field(None, min_length=1)
-        """NetCDF-4 or HDF5 file, or responses in a file that ends in .npy or .npz"""
+        """NumPy file, .npy or .npz"""
         scene: Literal["etoile", "florence", "munich"] | None = None
         """ray-traced place, instead of path: 96 pedestrians around a base station with 8 antennas
         above the roofs at 3.5 GHz, who move one metre in each of 12 rounds; some have no path

@@ -134,6 +134,10 @@ class Spoiled(FedAvg):
             payload[0].tensors["model"] = payload[0].tensors["model"][:1]
         if how == "twice":
             payload = (replace(payload[0], row_index=torch.zeros(len(loss), dtype=int)),)
+        if how == "list of rows":
+            payload = (replace(payload[0], row_index=list(range(len(loss)))),)
+        if how == "beyond":
+            payload = (replace(payload[0], row_index=1 + torch.arange(len(loss))),)
         return state, payload, loss
 
     def update_server(self, *given):
@@ -259,6 +263,8 @@ SPOILED = {
     "state": "returned the devices' blocks ['more']; expected [], as init made them",
     "rows": "the payload's tensor 'model' of shape [1, 650]; expected [8, ...], one row per device",
     "twice": "returned a group with several rows of a device; expected one row of a device in",
+    "list of rows": "returned a row_index as a list; expected int64 [n], from 0 to 7",
+    "beyond": "returned a row_index as a Tensor; expected int64 [n], from 0 to 7",
     "server": "update_server of 'my_own_methods:Spoiled' returned a Tensor; expected the ser",
     "block": "server of 'my_own_methods:Spoiled' returned the server's block 'model' of shape [2",
     "flops": "count_flops of 'my_own_methods:Spoiled' returned an array of shape [0]; expected one "

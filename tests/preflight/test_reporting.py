@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -100,3 +101,22 @@ def test_points_of_one_structure_are_tried_once() -> None:
     sweep = {"channel.snr_db": [0, 10, 20], "power": ["gbma", "ci"]}
     report({**SMALL, "sweep": sweep}, try_fn=note(tried))
     assert [one.power.name for one in tried] == ["gbma", "ci"]
+
+
+def test_own_data_are_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For all points of a report, however many of its steps read them."""
+    (tmp_path / "my_own_data.py").write_text(
+        "import numpy as np\n"
+        "from otafl.data import DataSet\n"
+        "MADE = []\n"
+        "def make():\n"
+        "    MADE.append(1)\n"
+        "    x, y = np.zeros((40, 3), np.float32), np.arange(40) % 2\n"
+        "    return DataSet(x, y, x, y, 2)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    report(
+        {**SMALL, "data": "my_own_data:make", "sweep": {"codec": ["identity", "topk"]}},
+        try_fn=rehearse,
+    )
+    assert len(importlib.import_module("my_own_data").MADE) == 1
