@@ -42,6 +42,7 @@ LINK_VARIABLES = {
     "active": Variable("1", "whether the device transmits in the segment", _DEVICE),
     "sent": Variable("symbol", "symbols of the segment until the device crashes", _DEVICE),
     "rounding": Variable("1", "energy of the device's rounding error in a segment", _DEVICE),
+    "range": Variable("1", "end R of the levels, of the payload or of each tensor", ("stretch",)),
     "gram": Variable(
         "1",
         "sum of conj(x_k) x_j over the symbols of a segment, device k by other_device j, before "
@@ -50,8 +51,9 @@ LINK_VARIABLES = {
     ),
 }
 """Variables of `output.save_link`, with their dims after (point, trial, link_round). Stored as
-`link_<name>`, a complex one as `link_<name>_real` and `link_<name>_imag`. Segments are counted in
-each group. With several servers each has its own, and `device` is `server_device`."""
+`link_<name>`, a complex one as `link_<name>_real` and `link_<name>_imag`. Segments and stretches
+are counted in each group. With several servers each has its own, and `device` is
+`server_device`."""
 
 FORMAT = 1
 """The number of the files' format is raised when they come to have what older programs would
@@ -278,7 +280,8 @@ def _build_link_variables(link: dict[str, np.ndarray]) -> dict[str, Any]:
         own, attributes = about.dims, {"units": about.units, "long_name": about.long_name}
         if values.ndim > 3 + len(own):  # of each server
             own = ("server", *("server_device" if dim == "device" else dim for dim in own))
-        own = tuple(f"segment_{group}" if dim == "segment" and group else dim for dim in own)
+        split = ("segment", "stretch") if group else ()
+        own = tuple(f"{dim}_{group}" if dim in split else dim for dim in own)
         dims, name = ("point", "trial", "link_round", *own), "link_" + key.replace("/", "_")
         if np.iscomplexobj(values):
             for part, words in (("real", "real part"), ("imag", "imaginary part")):

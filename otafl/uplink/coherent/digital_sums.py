@@ -16,6 +16,7 @@ squared error
     V(s) = \sum_{n \ge 1} (2 n - 1) \, 2 Q\!\left( \frac{n - 1/2}{s} \right),
 
 for any number of devices, and digits of weight w_d leave sum_d w_d^2 V(s_d) in the sum of integers.
+Sums near the ends 0 and K (q_d - 1) are clipped there, which lowers the error and gives it a bias.
 
 A weighted mean rounds K w_k x_k. The channel uses of a coordinate have the fade of the first.
 """
@@ -36,8 +37,11 @@ from otafl.uplink import noise
 from otafl.uplink.base import Counts, Parts, Transport
 from otafl.uplink.delivery import Delivery, lay_out
 from otafl.uplink.levels import Levels, LevelSettings
-from otafl.uplink.signal import cut, sum_quadratures
+from otafl.uplink.signal import cut
 from otafl.uplink.transmission import Transmission, account, receive, transmit
+
+CHUNK = 1 << 14
+"""Coordinates of a payload that are processed at a time, so that few copies of it are made."""
 
 
 @dataclass(frozen=True)
@@ -121,11 +125,7 @@ class DigitalSum(Transport):
                     self.parts.streams,
                     slot.round,
                 )
-                integers = levels.round()
-                energy = torch.zeros_like(rows.x)
-                for d in range(len(digits.radices)):
-                    energy += digits.modulate(integers, d, rows.x).square()
-                size = energy.sqrt() if rows.mask is None else energy.sqrt() * rows.mask
+                integers, size = self._choose_points(levels)
                 sent = replace(rows, x=size)  # for the power of a coordinate on its channel uses
                 segments = cut(sent, uses, slot.cell_stops, blockwise=False, quadrature=False)
                 self._policy_state, on_air = transmit(
@@ -142,32 +142,57 @@ class DigitalSum(Transport):
                 if self.parts.save_link:
                     delivery.saved |= levels.collect(on_air, self.parts.save_gram)
 
+    def _choose_points(self, levels: Levels) -> tuple[Tensor, Tensor]:
+        """Choose the integers of the rows, int32 [n, P], and the magnitude of their points."""
+        digits, rows = self.digits, levels.sent
+        integers, size = torch.empty_like(rows.x, dtype=torch.int32), torch.zeros_like(rows.x)
+        for columns in _split(rows.num_coordinates):
+            integers[:, columns] = part = levels.round(columns)
+            for d in range(len(digits.radices)):
+                size[:, columns] += digits.modulate(part, d, rows.x).square()
+        size.sqrt_()
+        return integers, size if rows.mask is None else size * rows.mask
+
     def _receive(
         self, on_air: Transmission, levels: Levels, integers: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Receive the sums of the digits; return the estimate and the error-free sum, [S, P]."""
         digits, signal, rows = self.digits, on_air.signal, levels.sent
-        halves = 2 if digits.quadrature else 1
-        gain = signal.take_rows(on_air.gain.mT)[..., None].to(signal.x.dtype.to_complex())
+        halves, num_coordinates = 2 if digits.quadrature else 1, rows.num_coordinates
+        gain = signal.take_rows(on_air.gain.mT).to(signal.x.dtype.to_complex())
+        segment = on_air.segments.index_segments(gain.device)
         spread = on_air.expand((on_air.noise / on_air.scalars.eta).sqrt().to(signal.x.dtype))
-        has = on_air.sent.x.new_ones(()).expand_as(signal.x) if rows.mask is None else rows.mask
-        senders = signal.sum_by_trial(on_air.expand(on_air.active_rows) * has)
+        if rows.mask is None:
+            senders = on_air.expand(signal.sum_by_trial(on_air.active_rows))
+        else:
+            senders = signal.sum_by_trial(on_air.expand(on_air.active_rows) * rows.mask)
         total = torch.zeros_like(levels.ends)
         for first in range(0, len(digits.radices), halves):
             pair = range(first, min(first + halves, len(digits.radices)))
-            points = [digits.modulate(integers, d, signal.x) * (signal.x != 0) for d in pair]
-            both = replace(signal, x=torch.cat(points, 1))
-            wide = replace(on_air.segments, halves=len(pair))
-            sums = sum_quadratures(both, gain, wide)[:, 0].split(rows.num_coordinates, 1)
-            for d, received in zip(pair, sums, strict=True):
-                drawn = noise.draw_count_noise(
-                    self.parts.streams, rows.index, on_air.slot.round, d, (1, rows.num_coordinates)
-                )
-                found = digits.round_sum(received + drawn[:, 0] * spread, d, senders)
-                total += digits.weights[d] * found
+            drawn = [
+                noise.draw_count_noise(
+                    self.parts.streams, rows.index, on_air.slot.round, d, (1, num_coordinates)
+                )[:, 0]
+                for d in pair
+            ]
+            for columns in _split(num_coordinates):
+                on = gain[:, segment[columns]] * (signal.x[:, columns] != 0)
+                points = [digits.modulate(integers[:, columns], d, signal.x) for d in pair]
+                symbols = torch.complex(*points) if len(pair) == 2 else points[0]
+                y = torch.view_as_real(signal.sum_by_trial(on * symbols))
+                for d, received, each in zip(pair, y.unbind(-1), drawn, strict=False):
+                    received = received + each[:, columns] * spread[:, columns]
+                    found = digits.round_sum(received, d, senders[:, columns])
+                    total[:, columns] += digits.weights[d] * found
         total = levels.ends * (2.0 * total / (digits.num_levels - 1) - senders)
         unit = on_air.expand(on_air.unit * (on_air.weight > 0))
         return total * unit, rows.sum(rows.exact[:, None])[:, 0]
+
+
+def _split(num_coordinates: int) -> Iterator[slice]:
+    """Yield the columns of the coordinates that are processed at a time."""
+    for first in range(0, num_coordinates, CHUNK):
+        yield slice(first, min(first + CHUNK, num_coordinates))
 
 
 class SumComp(DigitalSum):

@@ -48,7 +48,7 @@ from otafl.uplink.base import Counts, Parts, Transport
 from otafl.uplink.delivery import Delivery, lay_out
 from otafl.uplink.levels import refuse_misaligned
 from otafl.uplink.report import collect_coefficients
-from otafl.uplink.signal import Signal, cut
+from otafl.uplink.signal import Signal, compute_squared_norm, cut
 from otafl.uplink.transmission import Transmission, account, receive, transmit
 from otafl.uplink.type_based.type_based import find_nearest_type
 
@@ -156,8 +156,8 @@ class CodewordCounts(Transport):
         settings, cohort, size = self.settings, rows.cohort, self.settings.block
         num_blocks = on_air.sent.num_coordinates
         x = rows.x * rows.scale[:, None]
-        power = rows.sum_by_trial(x.square().mean(1)) / cohort.rows_per_trial.clamp_min(1.0)
-        unit = power.sqrt().clamp_min(TINY)
+        power = rows.sum_by_trial(compute_squared_norm(x) / x.shape[1])
+        unit = (power / cohort.rows_per_trial.clamp_min(1.0)).sqrt().to(x.dtype).clamp_min(TINY)
         padded = torch.nn.functional.pad(x / unit[cohort.trial, None], (0, -x.shape[1] % size))
         codewords = self._codewords.get(rows.index, self.normal_codewords)
         codewords = codewords.expand(cohort.num_trials, -1, -1)
@@ -391,9 +391,8 @@ def _denoise(
     rest = senders[..., None] - value
     ways = (rest.clamp_min(0.0) + 1.0).lgamma().neg() - (value + 1.0).lgamma()
     ways = ways.where(rest >= 0, -math.inf)[..., None, :]  # [S, C, 1, N]
-    share = shares[..., None].clamp(1e-9, 1.0 - 1e-9)
-    prior = value * share.log() + rest[..., None, :] * (1.0 - share).log()
+    odds = value * shares[..., None].clamp(1e-9, 1.0 - 1e-6).logit()  # but for a constant factor
     near = (heard[..., None] - value).square() / (-2.0 * variance[..., None])
-    weight = torch.softmax(near + prior + ways, -1)
-    mean = (weight * value).sum(-1)
-    return mean, (weight * value.square()).sum(-1) - mean.square()
+    weight = torch.softmax(near.add_(odds).add_(ways), -1)
+    mean, square = (weight @ torch.stack([value, value.square()], 1)).unbind(-1)
+    return mean, square - mean.square()

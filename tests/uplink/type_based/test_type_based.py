@@ -186,7 +186,7 @@ def test_saved_variables_of_a_run() -> None:
     sizes = {"data": "digits", "training": {"rounds": 1, "local_steps": 1}, "trials": 2}
     results = otafl.run({"name": "s", "output": {"save_link": True}} | keys | sizes)
     assert results["link_rounding_0"].dims == ("trial", "link_round", "segment_0", "device")
-    assert dict(results["link_range_0"].sizes) == {"trial": 2, "link_round": 1, "range_axis0": 1}
+    assert dict(results["link_range_0"].sizes) == {"trial": 2, "link_round": 1, "stretch_0": 1}
 
 
 @pytest.mark.parametrize(

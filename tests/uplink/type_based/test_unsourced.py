@@ -190,6 +190,18 @@ def test_power_energy_uses_and_side_information() -> None:
     assert report.side_symbols.tolist() == [2 * K]
 
 
+def test_the_error_does_not_depend_on_the_size_of_updates() -> None:
+    """Squares of the smaller ones underflow in single precision."""
+    tree: dict[str, Any] = {"name": "s", "data": "digits", "transport": "unsourced", "power": "ci"}
+    tree |= {"training": {"rounds": 1, "local_steps": 1}, "devices": {"count": 3}}
+    errors = [
+        otafl.run(tree | {"algorithm": {"name": "fedavg", "learning_rate": rate}})
+        for rate in (2.0**-40, 2.0**-80)
+    ]
+    large, small = (float(one.aggregation_nmse.isel(round=-1, trial=0)) for one in errors)
+    assert small == pytest.approx(large, rel=1e-3)
+
+
 def test_codewords_that_follow_the_aggregate_are_broadcast() -> None:
     link = make_bench("ci", **KEYS | {"codebook": "aggregate"})
     sent = Broadcast({"model": torch.zeros(1, P)})
