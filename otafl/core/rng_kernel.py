@@ -95,6 +95,15 @@ def write_words(key: Tensor, counter: Tensor, words: Tensor) -> None:
     _write_words(*map(view_words, (key, counter, words)))
 
 
+def choose(uniform: Tensor, count: Tensor) -> Tensor:
+    """Choose different positions, as `otafl.data.training_data.choose`."""
+    pick = torch.empty(uniform.shape, dtype=torch.int64)
+    rows = -1, *uniform.shape[-2:]
+    numbers, picks = uniform.reshape(rows).numpy(), pick.view(rows).numpy()
+    _choose(numbers, count.contiguous().numpy(), picks)
+    return pick
+
+
 @compile_loop
 def mix(z: Any) -> Any:
     """Apply the 64-bit finaliser to an unsigned word."""
@@ -157,3 +166,18 @@ def _write_words(key: Any, counter: Any, words: Any) -> None:
     for row in range(len(key)):
         for column in range(len(counter)):
             words[row, column] = mix(key[row] ^ counter[column])
+
+
+@compile_loop
+def _choose(uniform: Any, count: Any, pick: Any) -> None:
+    blocks, rows, size = uniform.shape
+    for block in range(blocks):
+        for row in range(rows):
+            for i in range(size):
+                last = count[row] - size + i
+                one = np.int64(np.float64(uniform[block, row, i]) * (last + 1))
+                for j in range(i):
+                    if pick[block, row, j] == one:
+                        one = last
+                        break
+                pick[block, row, i] = one

@@ -19,6 +19,7 @@ from otafl.core.rng import (
     Round,
     Streams,
     declare_family,
+    get_kernel,
     list_rounds,
     make_step_key,
 )
@@ -345,6 +346,9 @@ def choose(uniform: Tensor, count: Tensor) -> Tensor:
     ----------
     Bentley and Floyd 1987, "Programming Pearls: A Sample of Brilliance".
     """
+    kernel = get_kernel(uniform.device)
+    if kernel is not None:
+        return kernel.choose(uniform, count)
     size = uniform.shape[-1]
     last = count[:, None] - size + torch.arange(size, device=count.device)
     # In double precision the product of 24 bits and a count is exact, so it stays below j + 1.

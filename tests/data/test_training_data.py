@@ -11,8 +11,9 @@ import torch
 
 from otafl.core.contracts import Cohort
 from otafl.core.rng import Streams
+from otafl.data import training_data
 from otafl.data.device_splits import pack
-from otafl.data.training_data import TrainingData
+from otafl.data.training_data import TrainingData, choose
 
 pytestmark = pytest.mark.exact
 
@@ -55,6 +56,15 @@ def floyd(uniform: list[float], count: int) -> list[int]:
         t = int(u * (j + 1))
         picked.append(j if t in picked else t)
     return picked
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_positions_are_those_of_the_paper(compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not compiled:
+        monkeypatch.setattr(training_data, "get_kernel", lambda device: None)
+    uniform, count = torch.rand(3, 50, 6), torch.randint(6, 12, (50,))
+    wanted = [[floyd(*one) for one in zip(rows, count.tolist(), strict=True)] for rows in uniform.tolist()]
+    assert choose(uniform, count).tolist() == wanted
 
 
 @pytest.mark.twin
