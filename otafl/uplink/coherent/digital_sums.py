@@ -127,7 +127,7 @@ class DigitalSum(Transport):
                     energy += digits.modulate(integers, d, rows.x).square()
                 size = energy.sqrt() if rows.mask is None else energy.sqrt() * rows.mask
                 sent = replace(rows, x=size)  # for the power of a coordinate on its channel uses
-                segments = cut(sent, uses, slot.cell_stops, blockwise=False, quadrature=False)
+                segments = cut(uses, slot.cell_stops)
                 self._policy_state, on_air = transmit(
                     slot,
                     sent,

@@ -147,7 +147,7 @@ class Unsourced(Transport):
                     )
                 # a sequence of energy one, before p, on the L channel uses of a block
                 sent = replace(rows, x=rows.x.new_ones(1, 1).expand(len(rows.x), len(uses)))
-                segments = cut(sent, uses, slot.cell_stops, blockwise=False, quadrature=False)
+                segments = cut(uses, slot.cell_stops)
                 self._policy_state, on_air = transmit(
                     slot,
                     sent,
