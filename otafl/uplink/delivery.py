@@ -281,7 +281,7 @@ class Slot:
     h, h_hat : Tensor, complex [S, K, A, C]
         True and estimated channel, C cells flattened over (B, F). Both are one tensor if the
         estimate is exact.
-    cell_stops : list of int
+    cell_stops : tuple of int
         Symbol after which each cell ends.
     gain, budget : Tensor, float [S, K]
         Large-scale power gain, and power budget.
@@ -298,7 +298,7 @@ class Slot:
     round: int
     h: Tensor
     h_hat: Tensor
-    cell_stops: list[int]
+    cell_stops: tuple[int, ...]
     gain: Tensor
     budget: Tensor
     num_uses: int
@@ -355,7 +355,7 @@ def lay_out(
         round=delivery.round,
         h=scaled,
         h_hat=h_hat,
-        cell_stops=[-(-stop // each) for stop in stops],
+        cell_stops=tuple(-(-stop // each) for stop in stops),
         gain=channel.gain,
         budget=delivery.power_budget,
         num_uses=each * symbols,

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from otafl.core.contracts import Cohort, Group, Tensors
 from otafl.models.base import flatten
-from otafl.uplink.signal import Segments, Signal, compute_squared_norm, sum_segments
+from otafl.uplink.signal import Segments, Signal, compute_energies
 
 
 def make_signal(group: Group, cohort: Cohort, index: int = 0) -> Signal:
@@ -149,13 +149,9 @@ def centre(sent: Signal, segments: Segments) -> tuple[Signal, Tensor | None]:
 
 def compute_means(sent: Signal, segments: Segments) -> Tensor:
     """Compute the mean of each row's normalised stretch, at each of its segments: [n, Q]."""
-    total = sent.x.new_zeros(len(sent.x), len(segments.bounds))
-    num_coordinates = total.new_zeros(len(segments.bounds))
-    for part in segments.parts(sent.x):
-        for q, (first, stop) in enumerate(segments.bounds):
-            total[:, q] += part[:, first:stop].sum(1)
-            num_coordinates[q] += part[:, first:stop].shape[1]
-    return segments.sum_over_scopes(total) / segments.sum_over_scopes(num_coordinates)
+    stops = sent.tensor_stops[:-1] if segments.scopes[-1] else []  # one scope, or all tensors
+    means = [part.mean(1) for part in sent.x.tensor_split(stops, 1)]
+    return torch.stack(means, 1)[:, list(segments.scopes)]
 
 
 def compute_variation(
@@ -183,12 +179,7 @@ def compute_variation(
     """
     k = sent.cohort.rows_per_trial[:, None]
     total = sent.sum_by_trial(row_energy)
-    both = torch.zeros_like(total)
-    coefficient = scale[:, None, None].expand(-1, len(segments.bounds), 1)
-    for part in segments.parts(sent.x):
-        sums = sum_segments(sent, part, coefficient, segments)[:, 0]
-        for q, (first, stop) in enumerate(segments.bounds):
-            both[:, q] += compute_squared_norm(sums[:, first:stop])
+    both = compute_energies(sent.sum(scale[:, None])[:, 0], segments)
     total, both = segments.sum_over_scopes(total), segments.sum_over_scopes(both)
     mean = (both - total) / (k * (k - 1.0)).clamp_min(1.0)
     mean = mean.maximum(1e-30 * total).clamp_min(torch.finfo(mean.dtype).tiny)

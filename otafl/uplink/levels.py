@@ -164,7 +164,7 @@ class Levels:
         sent, factor = self.sent, self.scale[:, None].clamp_min(TINY)
         rounded = self.values[self.round()] * self.ends[sent.cohort.trial] / factor
         has = 1.0 if sent.mask is None else sent.mask
-        off = replace(sent, x=(rounded - sent.x) * has)
+        off = (rounded - sent.x) * has
         own = {
             "rounding": sent.grid(compute_energies(off, on_air.segments)).mT,
             "range": self.ends[:, [stop - 1 for stop in self._stops]],

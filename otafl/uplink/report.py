@@ -56,8 +56,12 @@ def collect_coefficients(on_air: Transmission, gram: bool) -> Tensors:
             missing = rows.shape[1] - second[0].shape[1]
             rows = torch.complex(rows, torch.nn.functional.pad(second[0], (0, missing)))
         rows = rows.unflatten(0, on_air.h.shape[::2])
-        parts = [rows[..., first:stop] for first, stop in segments.bounds]
-        values["gram"] = torch.stack([torch.matmul(part.conj(), part.mT) for part in parts], 1)
+        if segments.are_short(len(rows) * rows.shape[1] ** 2):
+            products = rows[:, :, None].conj() * rows[:, None]
+            values["gram"] = segments.sum(products).movedim(-1, 1)
+        else:
+            parts = [rows[..., first:stop] for first, stop in segments.bounds]
+            values["gram"] = torch.stack([torch.matmul(part.conj(), part.mT) for part in parts], 1)
     return {f"{name}/{sent.index}": value for name, value in values.items()}
 
 

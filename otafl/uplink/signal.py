@@ -10,7 +10,7 @@ import bisect
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -22,8 +22,8 @@ from otafl.core.tensors import get_constant
 MIN_NORM, MAX_NORM = 1e-12, 1e18
 """Norms between which those of single precision are exact to rounding."""
 
-MAX_LOOP = 16
-"""Number of segments up to which a product for each costs less than a copy of the payload."""
+LOOP_FROM = 2048
+"""Numbers in a segment of all rows from which a loop over segments costs less than a copy."""
 
 
 @dataclass(frozen=True)
@@ -231,47 +231,34 @@ class Segments:
         """Number of symbols of the group."""
         return self.bounds[-1][1]
 
-    @property
+    @functools.cached_property
     def lengths(self) -> tuple[int, ...]:
         """Symbols of each segment, [Q]."""
         return tuple(stop - first for first, stop in self.bounds)
 
-    @functools.cached_property
-    def even(self) -> int:
-        """Common length of all segments except a shorter last one; 0 if lengths differ."""
-        length = self.lengths[0]
-        regular = all(one == length for one in self.lengths[:-1]) and self.lengths[-1] <= length
-        return length if regular else 0
+    def are_short(self, rows: int) -> bool:
+        """Return whether each symbol of some rows takes less time by itself than each segment."""
+        return len(self.bounds) > 1 and rows * self.symbols < LOOP_FROM * len(self.bounds)
 
     def index_segments(self, device: torch.device) -> Tensor:
         """Return the segment of each channel use, [symbols] int64."""
         lengths = get_constant(self.lengths, torch.int64, device)
         return torch.repeat_interleave(lengths, output_size=self.symbols)
 
-    def split(self, columns: slice) -> Iterator[tuple[int, int, slice]]:
-        """Yield the segments of some columns of a quadrature, many of equal length together.
-
-        Parameters
-        ----------
-        columns : slice
-            Consecutive columns.
-
-        Yields
-        ------
-        tuple of int, int and slice
-            Number of the first segment, how many equally long segments follow each other from it
-            on, and their part of the columns.
-        """
+    def split(self, columns: slice) -> Iterator[tuple[int, slice]]:
+        """Yield the number of each segment in consecutive columns, and its part of the columns."""
         first, stop = columns.start, columns.stop
-        length = self.even if len(self.bounds) > MAX_LOOP else 0
         q = bisect.bisect_right(self.bounds, first, key=lambda bound: bound[1])
         while q < len(self.bounds) and self.bounds[q][0] < stop:
-            start, runs = self.bounds[q][0], 1
-            if length and start >= first:
-                runs = max(1, (min(stop, self.symbols) - start) // length)
-            end = self.bounds[q + runs - 1][1]
-            yield q, runs, slice(max(start, first) - first, min(end, stop) - first)
-            q += runs
+            start, end = self.bounds[q]
+            yield q, slice(max(start, first) - first, min(end, stop) - first)
+            q += 1
+
+    def sum(self, values: Tensor) -> Tensor:
+        """Sum values [..., C] of the first C symbols over each segment, [..., Q]."""
+        total = values.new_zeros(*values.shape[:-1], len(self.bounds))
+        index = self.index_segments(values.device)[: values.shape[-1]]
+        return total.scatter_add_(-1, index.expand_as(values), values)
 
     def parts(self, rows: Tensor) -> list[Tensor]:
         """Split coordinates [n, P] into one or two quadratures [n, symbols].
@@ -303,21 +290,23 @@ class Segments:
         return total[..., index]
 
 
+@functools.lru_cache(maxsize=32)
 def cut(
-    sent: Signal, uses: range, cell_stops: Sequence[int], blockwise: bool, quadrature: bool
+    uses: range,
+    cell_stops: tuple[int, ...],
+    scope_stops: tuple[int, ...] = (),
+    quadrature: bool = False,
 ) -> Segments:
     """Cut a group into segments.
 
     Parameters
     ----------
-    sent : Signal
-        Rows of the group, [n, P].
     uses : range
-        Channel uses of the group in the slot.
-    cell_stops : sequence of int
-        Channel use of the payload after which each cell (b, f) of the channel ends.
-    blockwise : bool
-        Whether each tensor is normalised separately, instead of the whole group.
+        Symbols of the group in the slot.
+    cell_stops : tuple of int
+        Symbol of the payload after which each cell (b, f) of the channel ends.
+    scope_stops : tuple of int, optional
+        Symbols of the group after which each normalised stretch ends; one stretch if empty.
     quadrature : bool
         Whether a channel use carries two real numbers instead of one.
 
@@ -326,11 +315,9 @@ def cut(
     Segments
         The segments.
     """
-    halves = 2 if quadrature else 1
-    symbols = -(-sent.num_coordinates // halves)
-    scope_stops = sent.tensor_stops if blockwise else [symbols]
+    scope_stops = scope_stops or (len(uses),)
     ends = [min(max(stop - uses.start, 0), len(uses)) for stop in cell_stops]
-    inside = {end for end in ends if 0 < end < symbols}
+    inside = {end for end in ends if 0 < end < len(uses)}
     stops = sorted(inside.union(scope_stops))
     firsts = [0, *stops[:-1]]
     return Segments(
@@ -338,21 +325,19 @@ def cut(
         bounds=tuple(zip(firsts, stops, strict=True)),
         cells=tuple(bisect.bisect_right(ends, first) for first in firsts),
         scopes=tuple(bisect.bisect_right(scope_stops, first) for first in firsts),
-        halves=halves,
+        halves=2 if quadrature else 1,
     )
 
 
-def compute_energies(sent: Signal, segments: Segments) -> Tensor:
-    """Compute the sum of squares of each row's symbols in each segment, [n, Q] float64."""
-    total = sent.x.new_zeros(len(sent.x), len(segments.bounds), dtype=torch.float64)
-    for part in segments.parts(sent.x):
-        for q, runs, columns in segments.split(slice(0, part.shape[1])):
-            stretch = part[:, columns]
-            if runs == 1:
-                total[:, q] += compute_squared_norm(stretch)
-            else:
-                stretches = stretch.unflatten(1, (runs, -1))
-                total[:, q : q + runs] += compute_squared_norm(stretches)
+def compute_energies(x: Tensor, segments: Segments) -> Tensor:
+    """Compute the sum of squares of symbols [n, P] of rows in each segment, [n, Q] float64."""
+    total = x.new_zeros(len(x), len(segments.bounds), dtype=torch.float64)
+    for part in segments.parts(x):
+        if segments.are_short(len(x)):
+            total += segments.sum(part.double().square())
+        else:
+            for q, columns in segments.split(slice(0, part.shape[1])):
+                total[:, q] += compute_squared_norm(part[:, columns])
     return total
 
 
@@ -375,14 +360,11 @@ def sum_segments(sent: Signal, part: Tensor, coefficient: Tensor, segments: Segm
     Tensor [S, J, L]
         The J weighted sums over the rows of a trial.
     """
-    sums, pad = [], sent.cohort.pad_by_trial
-    for q, runs, columns in segments.split(slice(0, part.shape[1])):
-        if runs == 1:
-            sums.append(sent.sum(coefficient[:, q], part[:, columns]))
-        else:
-            stretches = pad(part[:, columns].unflatten(1, (runs, -1)))
-            factor = pad(coefficient[:, q : q + runs])
-            sums.append(torch.einsum("skql,skqj->sjql", stretches, factor).flatten(2))
+    if segments.are_short(len(part)):
+        index = segments.index_segments(part.device)[: part.shape[1]]
+        return sent.sum_by_trial(part[:, None] * coefficient.mT[..., index])
+    stretches = segments.split(slice(0, part.shape[1]))
+    sums = [sent.sum(coefficient[:, q], part[:, columns]) for q, columns in stretches]
     return sums[0] if len(sums) == 1 else torch.cat(sums, 2)
 
 

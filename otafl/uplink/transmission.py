@@ -242,7 +242,7 @@ def transmit(
     slot = replace(slot, budget=sent.scale_budget(slot.budget))
     sends = sent.transmitter_mask if bounds is None else bounds.select_able(sent.transmitter_mask)
     h, h_hat, variance, combiner = _compute_channels(slot, segments, alignment, sends)
-    row_energy = compute_energies(sent, segments) * scale.square()[:, None]
+    row_energy = compute_energies(sent.x, segments) * scale.square()[:, None]
     energy = sent.grid(row_energy).mT
     lengths = slot.uses_per_symbol * segments.get_lengths(row_energy)
     if clip is None:
@@ -284,7 +284,7 @@ def transmit(
         scalars = bounds.limit(bounds.override(scalars, link, power), sends, energy)
         signal, stop = bounds.cut_at_crash(sent, segments)
         if stop is not None:
-            energy = sent.grid(compute_energies(signal, segments) * scale.square()[:, None]).mT
+            energy = sent.grid(compute_energies(signal.x, segments) * scale.square()[:, None]).mT
     return state, Transmission(
         slot=slot,
         sent=sent,

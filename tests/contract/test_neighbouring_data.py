@@ -215,7 +215,7 @@ def _view(engine: Engine, one: Transmission, other: Transmission) -> Tensor:
     if engine.parts.scenario.privacy.adjacency == "add_remove":  # the neighbour sends zeros
         x = one.signal.x * x.ne(0).any(1, keepdim=True)
     apart = replace(one.signal, x=x)
-    energy = compute_energies(apart, one.segments) * one.scale.square()[:, None]
+    energy = compute_energies(apart.x, one.segments) * one.scale.square()[:, None]
     sent = one.sent.grid(energy).mT * one.scalars.p.abs().square()  # [S, Q, K]
     gains = one.slot.h.abs().square().sum(2)
     for row, power in _iterate_unaffected(engine, one):

@@ -127,7 +127,7 @@ class DigitalSum(Transport):
                 )
                 integers, size = self._choose_points(levels)
                 sent = replace(rows, x=size)  # for the power of a coordinate on its channel uses
-                segments = cut(sent, uses, slot.cell_stops, blockwise=False, quadrature=False)
+                segments = cut(uses, slot.cell_stops)
                 self._policy_state, on_air = transmit(
                     slot,
                     sent,

@@ -118,8 +118,8 @@ def normalise_reals(
     segments : Segments
         Segments of the group.
     """
-    blockwise = settings.normalise == "block"
-    segments = cut(sent, uses, slot.cell_stops, blockwise, settings.quadrature)
+    scope_stops = tuple(sent.tensor_stops) if settings.normalise == "block" else ()
+    segments = cut(uses, slot.cell_stops, scope_stops, settings.quadrature)
     return (*centre(sent, segments), segments) if settings.centre else (sent, None, segments)
 
 
@@ -204,8 +204,7 @@ class OverTheAir(Transport):
             receive(on_air, total, exact, delivery)
             if self.parts.save_link:
                 for name, signal in unwanted.items():
-                    energy = compute_energies(replace(sent, x=signal), segments)
-                    delivery.saved[f"{name}/{sent.index}"] = energy
+                    delivery.saved[f"{name}/{sent.index}"] = compute_energies(signal, segments)
                 delivery.saved |= collect_coefficients(on_air, self.parts.save_gram)
 
     def _superpose(self, on_air: Transmission, unwanted: Tensors) -> tuple[Tensor, Tensor]:

@@ -207,12 +207,16 @@ def _energy(sent: Tensor, gains: Tensor, segments: Segments, columns: slice) -> 
     columns : slice
         Columns of the group.
     """
-    rows, parts = sent.flatten(1, 2), []  # [S, 2 m, 2, C]
-    for q, runs, part in segments.split(columns):
-        some = rows[..., part].unflatten(3, (runs, -1))
-        product = torch.einsum("sqac,scuqj->sauqj", gains[:, q : q + runs], some)
-        parts.append(product.flatten(3))
-    mu = parts[0] if len(parts) == 1 else torch.cat(parts, 3)
+    rows = sent.flatten(1, 2)  # [S, 2 m, 2, C]
+    if segments.are_short(gains[:, 0].numel()):
+        index = segments.index_segments(gains.device)[columns]
+        mu = torch.einsum("sjac,scuj->sauj", gains[:, index], rows)
+    else:
+        parts = [
+            torch.einsum("sac,scuj->sauj", gains[:, q], rows[..., part])
+            for q, part in segments.split(columns)
+        ]
+        mu = parts[0] if len(parts) == 1 else torch.cat(parts, 3)
     size, signed = mu.unbind(2)  # [S, 2 A, C] each
     energy = mu.new_empty(len(mu), 2, mu.shape[3])
     for use, both in enumerate((size + signed, size - signed)):

@@ -103,7 +103,7 @@ def transmit(
         The transmission. Its energies are sums of scaled magnitudes, all segments have the same
         scalars, and h is the root mean square over the antennas.
     """
-    segments = cut(sent, uses, slot.cell_stops, blockwise=False, quadrature=False)
+    segments = cut(uses, slot.cell_stops)
     energy, signal, stop = sent.grid(total), sent, None
     scalars = Coefficients(p[:, None] + 0j, torch.ones_like(p[:, :1]), p[:, None] > 0)
     if slot.bounds is not None:

@@ -114,7 +114,7 @@ class TypeBased(Transport):
                 # a pulse of energy one, before p, on one of the M channel uses of a coordinate
                 pulses = rows.x.new_ones(1, 1).expand_as(rows.x) if rows.mask is None else rows.mask
                 sent = replace(rows, x=pulses)
-                segments = cut(sent, uses, slot.cell_stops, blockwise=False, quadrature=False)
+                segments = cut(uses, slot.cell_stops)
                 self._policy_state, on_air = transmit(
                     slot, sent, segments, link, self._policy_state, scale=one
                 )

@@ -219,7 +219,7 @@ class Unsourced(CodewordCounts):
             slot = lay_out(delivery, lengths, link.csi, delivery.limits, length)
             for uses, rows in zip(slot.group_symbols, delivery.uplink, strict=True):
                 sent = make_unit_blocks(rows, len(uses))
-                segments = cut(sent, uses, slot.cell_stops, blockwise=False, quadrature=False)
+                segments = cut(uses, slot.cell_stops)
                 self._policy_state, on_air = transmit(
                     slot,
                     sent,
