@@ -46,9 +46,10 @@ def print_costs(found: Found) -> None:
         head = [f"{snr:g} dB" for snr in SNRS]
         title = f"{goal.title} to 80 %: median of ten trials (lowest to highest)"
         print_head(title, "uplink", *head)
-        for kind, uplinks in kinds.items():
-            for one in uplinks:
-                print_row(f"{kind}: {one.name}", *map(format_cell, one.select_best()[0]))
+        # joules of digital uplinks are those of the best analogue one times the ratios
+        shown = kinds["analogue"] + kinds["digital"] * (goal == AIRTIME)
+        for one in shown:
+            print_row(one.name, *map(format_cell, one.select_best()[0]))
         title = f"{goal.label}: chosen on validation images, * is an end of the grid"
         print_head(title, "analogue uplink", *head)
         for one in kinds["analogue"]:
@@ -111,6 +112,8 @@ def print_ratios(found: Found) -> None:
                 base = select_winner(kinds["analogue"], snr).select_best()[0][snr]
                 mean, low, high = compute_ratio(one.select_best()[0][snr], base)
                 cells.append(f"{mean:.3g} ({low:.3g} to {high:.3g})")
+            if len({*cells}) == 1:  # the best power is another at each SNR
+                cells = [*cells[:1], *["the same"] * (len(SNRS) - 1)]
             print_row(goal.label, one.name, *cells)
 
 

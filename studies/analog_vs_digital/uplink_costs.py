@@ -252,10 +252,8 @@ def list_digital(results: Path) -> Iterator[Measured]:
     label = "digital(gain_threshold=0.3)"
     place = next(i for i, (t, _, c) in enumerate(old) if t == label and c.startswith("topk"))
     plain = first.isel(zip=place, snr_db=0).sel(learning_rate=0.2)
-    yield from price_all(
-        "largest 0.3 %, 32 bits, silent in deep fades", results, [(0.3, plain)], (TDMA,)
-    )
-    short = "largest 0.3 %, 4 bits, enumerative positions, silent in deep fades"
+    yield from price_all("largest 0.3 %, 32 bits, silent", results, [(0.3, plain)], (TDMA,))
+    short = "largest 0.3 %, 4 bits, silent"
     yield from price_all(short, results, [(0.3, open_study(results, "_sparse"))])
 
 
