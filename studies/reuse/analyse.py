@@ -127,8 +127,8 @@ def main() -> None:
                 print_row(
                     *("yes" if cloud else "no", reuse, f"{float(best['learning_rate'].sel(at)):g}"),
                     format_mean_std(own.values),
-                    format_difference(own, alone[reuse]) if cloud else "-",
-                    "-" if own is first else format_difference(own, first),
+                    format_difference(own, alone[reuse]) if cloud else "",
+                    "" if own is first else format_difference(own, first),
                     *map(format_reached, costs),
                 )
                 name = f"reuse {reuse}{', cloud' if cloud else ''}"

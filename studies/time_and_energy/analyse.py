@@ -79,15 +79,14 @@ def print_table(title: str, best: xr.Dataset, lives: Lives, causes: list[str]) -
     base = {dim: 0}
     columns = {"accuracy": 100 * accuracy}
     if dies:
-        columns |= {"seconds": read_end(best, "sim_time_s"), "half gone after": lives.seconds}
-        columns["accuracy then"] = 100 * lives.accuracy
+        columns |= {"half gone after, s": lives.seconds, "accuracy then": 100 * lives.accuracy}
     else:
         columns |= {"updates used": read_end(best, "updates_used")}
         columns |= {"lost": read_end(best, "updates_lost")}
     names = name_rows(best, dim)
     heads = list(columns)
     heads.insert(1, f"minus {names[0]}")
-    heads[5:5] = ["then minus full"] * dies
+    heads[4:4] = ["then minus full"] * dies
     print_head(title, "", *heads, *(f"{cause} J" for cause in causes))
     for row, name in enumerate(names):
         here = {dim: row}
@@ -95,7 +94,7 @@ def print_table(title: str, best: xr.Dataset, lives: Lives, causes: list[str]) -
         gained = [accuracy, *[lives.accuracy] * dies]
         points = [format_points(one.isel(here), one.isel(base)) if row else "" for one in gained]
         cells.insert(1, points[0])
-        cells[5:5] = points[1:]
+        cells[4:4] = points[1:]
         cells += [f"{float(joules.isel(here).sel(cause=one).mean()):.3g}" for one in causes]
         print_row(name, *cells)
 
@@ -137,7 +136,8 @@ def print_study(name: str, result: xr.Dataset, figures: Path) -> None:
     best = otafl.select_tuned(result, over="learning_rate")
     best = best.assign(energy=sum_over_devices(best["device_energy_j"], {"cause"}))
     spent = best["energy"].sum([dim for dim in best["energy"].dims if dim != "cause"])
-    causes = [str(one) for one in spent["cause"].values if spent.sel(cause=one) > 0]
+    least = 1e-3 * spent.sum()
+    causes = [str(one) for one in spent["cause"].values if spent.sel(cause=one) > least]
     lives = find_lives(best)
     _, *others = map(str, best["final_round"].dims)
     for place in np.ndindex(*(best.sizes[dim] for dim in others)):
