@@ -10,7 +10,6 @@ import numpy as np
 import xarray as xr
 
 from otafl.analysis.paired import adjust_p_values, compare_values
-from otafl.analysis.summary import format_mean_std
 from studies.common.tables import expand_points, format_points, open_result, print_head, print_row
 from studies.fedhm.levels import SPLITS, find_best, format_levels, is_done, select_tests
 
@@ -60,9 +59,9 @@ def print_steps(results: Path) -> None:
     print_head("Table 3 by step: the smallest model, best round, %", "method", "split", *columns)
     for key, tried in found.items():
         top = max(tried, key=lambda step: float(tried[step][:, -1].mean()))
-        small = {step: format_mean_std(one[:, -1].values) for step, one in tried.items()}
+        small = {step: f"{float(one[:, -1].mean()):.2f}" for step, one in tried.items()}
         end = "*" if top in (min(tried), max(tried)) else ""
-        print_row(*key, *(small.get(step, "-") for step in steps), f"{top:g}{end}")
+        print_row(*key, *(small.get(step, "") for step in steps), f"{top:g}{end}")
 
 
 def print_fresh(results: Path) -> None:

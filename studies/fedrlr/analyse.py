@@ -104,7 +104,7 @@ def format_reached(rounds: xr.DataArray) -> tuple[str, float]:
     values = rounds.fillna(np.inf).values.astype(float)
     median, *ends = (float(one) for one in (np.median(values), values.min(), values.max()))
     said = [f"{one:g}" if np.isfinite(one) else "never" for one in (median, *ends)]
-    whole = said[0] if len({*said}) == 1 else f"{said[0]} ({said[1]} to {said[2]})"
+    whole = said[0] if len({*said}) == 1 else f"{said[0]} [{said[1]}, {said[2]}]"
     return whole, median
 
 
@@ -144,8 +144,7 @@ def draw_readings(
         for one in found:
             last, local = int(one["final_round"]), one["local_test_accuracy"]
             cells += [format_at_round(local, t) for t in (75, last)]
-            cells.append(format_at_round(one["test_accuracy"], last))
-        print_row(case, *cells)
+        print_row(case, *cells, format_at_round(one["test_accuracy"], last))
     figure, axes = plt.subplots(1, 3, figsize=(13, 4.8), layout="constrained", sharey=True)
     for reading, (axis, name) in enumerate(zip(axes, READINGS, strict=True)):
         longest = max(int(found[reading]["final_round"]) for _, found in cases)
@@ -176,9 +175,8 @@ def print_benchmark(results: Path, figures: Path) -> None:
 
 
 def draw_figures_5_to_7(results: Path, figures: Path) -> None:
-    models = ("local, 75", "local, last", "global, last")
-    columns = (f"{reading}: {model}" for reading in SHORT for model in models)
-    print_head("Figs. 5 to 7", "case", "Mflop of 40 steps", *columns)
+    columns = (f"{reading}: local, {at}" for reading in SHORT for at in ("75", "last"))
+    print_head("Figs. 5 to 7", "case", "Mflop of 40 steps", *columns, f"{SHORT[-1]}: global, last")
     ten_devices = open_result(results, "fedrlr_fig5_steps").sel(batch_size=6)
     ten_devices = ten_devices.sel(round=slice(0, 200)).assign_coords(final_round=200)
     for number, dim, name in ((5, "batch_size", "D_m = {}"), (6, "device_count", "K = {}")):
@@ -221,7 +219,7 @@ def draw_figure_8_and_table_2(results: Path, figures: Path) -> None:
         cells = [format_at_round(one[variable], NEAREST) for _, variable in evaluated]
         rounds = reached[evaluated[-1][1]]["round"].isel(zip=place)
         said, median = format_reached(rounds)
-        overhead = f"{100 * median * symbols / BENCHMARK:.2f} %" if np.isfinite(median) else "-"
+        overhead = f"{100 * median * symbols / BENCHMARK:.2f} %" if np.isfinite(median) else ""
         print_row(
             *(name, *cells, *[""] * (2 - len(cells))),
             f"{count_mflops(ds, int(one['local_steps']), place):,.1f}",

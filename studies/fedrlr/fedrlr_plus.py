@@ -282,7 +282,9 @@ def draw_grids(results: Path, figure: Path) -> None:
     for name, accuracy in (("FedRLR+", plus), ("FedRLR (31)", paper)):
         for count in counts:
             of = accuracy.sel(device_count=count).reindex(snr_db=snrs)
-            print_row(name, count, *(format_mean_std(of.sel(snr_db=snr).values) for snr in shown))
+            there = [of.sel(snr_db=snr) for snr in shown]
+            cells = ("" if one.isnull().all() else format_mean_std(one.values) for one in there)
+            print_row(name, count, *cells)
     free = f"75 rounds, free of error, {bounds.sizes['trial']} trials"
     print_head(free, "K", "same payload as FedRLR+", "FedAvg, whole model")
     for count in counts:

@@ -255,7 +255,7 @@ def format_difference(study: Study, own: np.ndarray, base: np.ndarray) -> str:
     """Write the mean difference over people and its 95 % interval."""
     pair = compare_pairs(own, base)[:3]
     mean, low, high = (f"{one:+.{study.decimals}f}" for one in pair)
-    return f"{mean} ({low} to {high})"
+    return f"{mean} [{low}, {high}]"
 
 
 def draw(

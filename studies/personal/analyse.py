@@ -99,7 +99,7 @@ def main() -> None:
     for name in order:
         pairs = (found[name], BASES[0]), (found[name], BASES[1]), (more.get(name), BASES[1])
         gains = (compute_gain(one, found[base]) for one, base in pairs if one is not None)
-        cells = [f"{mean:.1f} ({low:.1f} to {high:.1f})" for mean, low, high in gains]
+        cells = [f"{mean:.1f} [{low:.1f}, {high:.1f}]" for mean, low, high in gains]
         print_row(
             name,
             format_mean_std(found[name].values),

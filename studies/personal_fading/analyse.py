@@ -136,7 +136,7 @@ def print_own_steps(points: dict[str, xr.Dataset], methods: dict[str, xr.Dataset
 
 def format_gain(gain: np.ndarray) -> str:
     mean, low, high = gain
-    return f"{mean:.1f} ({low:.1f} to {high:.1f})"
+    return f"{mean:.1f} [{low:.1f}, {high:.1f}]"
 
 
 def select_cells(methods: dict[str, xr.Dataset], power: str, place: int) -> dict[str, xr.Dataset]:

@@ -74,7 +74,7 @@ def main() -> None:
     for name, _, mean, step in ARMS:
         values, chosen = arms[name]
         gains[name] = 100 * compute_gain(values, arms[BASE][0])
-        difference = "{:.1f} ({:.1f} to {:.1f})".format(*gains[name].round(1) + 0.0)  # no -0.0
+        difference = "{:.1f} [{:.1f}, {:.1f}]".format(*gains[name].round(1) + 0.0)  # no -0.0
         print_row(name, mean, step, format_percent(values), difference, chosen)
     plt.rcParams.update(TYPE | {"axes.grid": True, "grid.alpha": 0.3})
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 5), layout="constrained")

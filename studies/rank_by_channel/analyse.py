@@ -129,7 +129,7 @@ def main() -> None:
     top = [peak[int(one.argmax())] for one in means[:, peak]]
     print_row("best there", *(powers[k] for k in top))
     gains = [100 * compute_gain(accuracy[c, k], accuracy[c, top[0]]) for c, k in enumerate(top)]
-    apart = (f"{mean:.1f} ({low:.1f} to {high:.1f})" for mean, low, high in gains)
+    apart = (f"{mean:.1f} [{low:.1f}, {high:.1f}]" for mean, low, high in gains)
     print_row(f"points above {powers[top[0]]}", *apart)
     pair = (accuracy.isel(power=powers.index(name)) for name in ("cotaf", "cao_static"))
     steps_apart = (format_points(*two) for two in zip(*pair, strict=True))
@@ -183,7 +183,7 @@ def print_cells(results: Path, result: xr.Dataset) -> None:
     )
     print_head(
         "UMi at 1 mW by the threshold of `cotaf`",
-        *("data and model", "h_min", "devices that send", "validation, %", "accuracy (step)"),
+        *("data and model", "h_min", "devices that send", "accuracy (step)"),
         *("points above h_min 0.1", "points of pre_scaler above it"),
     )
     print_thresholds(digits, of_digits, field_own[1], 200)
@@ -197,13 +197,10 @@ def print_thresholds(
     usual, bound = (read_tuned(one, rounds)[0] for one in (found[0.1], pre_scaler))
     for least, one in found.items():
         values, step = read_tuned(one, rounds)
-        at = {"server_learning_rate": float(step.rstrip("*"))}
-        counted = count_diverged(one, to_last_round=True)
-        score = counted["validation_accuracy"].sel(round=rounds, **at).mean()
-        cells = f"{float(read_senders(one)):.1f}", f"{100 * float(score):.1f}"
         accuracy = f"{format_mean_std(values.values)} ({step})"
         gain = "" if least == 0.1 else format_points(values, usual)
-        print_row(setting, f"{least:g}", *cells, accuracy, gain, format_points(bound, values))
+        sent = f"{float(read_senders(one)):.1f}"
+        print_row(setting, f"{least:g}", sent, accuracy, gain, format_points(bound, values))
 
 
 def read_senders(ds: xr.Dataset) -> xr.DataArray:
@@ -244,7 +241,7 @@ def format_correlations(first: Score, second: Score | None = None) -> list[str]:
     point = correlate(first, second, np.arange(trials), np.arange(policies))
     cells = []
     for mean, least, most in zip(point, low, high, strict=True):
-        cells.append(f"{mean:.2f} ({least:.2f} to {most:.2f})" if least < most else f"{mean:.2f}")
+        cells.append(f"{mean:.2f} [{least:.2f}, {most:.2f}]" if least < most else f"{mean:.2f}")
     return cells
 
 

@@ -52,7 +52,7 @@ def parse_reuse(label: str) -> int:
 
 def format_difference(one: xr.DataArray, other: xr.DataArray) -> str:
     mean, low, high = 100 * compute_gain(one, other)
-    return f"{mean:.1f} ({low:.1f} to {high:.1f})"
+    return f"{mean:.1f} [{low:.1f}, {high:.1f}]"
 
 
 def format_cost_difference(one: xr.DataArray, other: xr.DataArray) -> str:
@@ -60,7 +60,7 @@ def format_cost_difference(one: xr.DataArray, other: xr.DataArray) -> str:
     if not (one.notnull().all() and other.notnull().all()):
         return "-"
     mean, low, high = compute_gain(one, other)
-    return f"{mean:.3f} ({low:.3f} to {high:.3f})"
+    return f"{mean:.3f} [{low:.3f}, {high:.3f}]"
 
 
 def compare(best: xr.Dataset, radiated: xr.DataArray, reuses: list[int]) -> None:
