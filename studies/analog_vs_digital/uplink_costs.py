@@ -51,14 +51,14 @@ class Goal(NamedTuple):
     chooses_power: bool = False
 
 
-AIRTIME = Goal("uplink airtime (s)", "Airtime", 0)
+AIRTIME = Goal("airtime, s", "Airtime", 0)
 JOULES = Goal(
-    "radiated, best of three powers (J)",
+    "best power, J",
     "Joules at the best of three powers",
     1,
     chooses_power=True,
 )
-FULL_POWER = Goal("radiated at full power (J)", "Joules at full power", 1)
+FULL_POWER = Goal("full power, J", "Joules at full power", 1)
 GOALS = (AIRTIME, FULL_POWER, JOULES)
 POWER_STEP = 10.0 ** ((SNRS[1] - SNRS[0]) / 10)
 """Ratio of the powers at neighbouring SNRs."""
