@@ -13,7 +13,6 @@ from pathlib import Path
 import xarray as xr
 from matplotlib import pyplot as plt
 
-from otafl.analysis.summary import format_mean_std
 from otafl.results.end_values import select_end_total
 from studies.common.looks import TYPE
 from studies.common.tables import (
@@ -102,7 +101,7 @@ def main() -> None:
         cells = [f"{mean:.1f} [{low:.1f}, {high:.1f}]" for mean, low, high in gains]
         print_row(
             name,
-            format_mean_std(found[name].values),
+            f"{float(found[name].mean()):.2f}",
             *cells,
             *[""] * (3 - len(cells)),
             tried[name],

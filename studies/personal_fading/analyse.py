@@ -170,9 +170,9 @@ def draw(methods: dict[str, xr.Dataset], powers: list[str], path: Path) -> None:
 
 def print_server(ds: xr.Dataset) -> None:
     """Personal models by the server's step."""
-    ds = ds.sel(server_learning_rate=[0.1, 1, 10, 100, 1000])
+    ds = ds.sel(server_learning_rate=[0.1, 1, 10, 100])
     steps = ds["server_learning_rate"].values
-    rates = (f"server step {step:g}" for step in steps)
+    rates = (f"{step:g}" for step in steps)
     print_head("Personal models, %, by the server's step", "method", "at", *rates)
     for label, one in ds.groupby("algorithm"):
         name = str(label).partition("(")[0]

@@ -126,7 +126,7 @@ def main() -> None:
                 costs = [one.sel(at).values for one in (seconds, radiated)]
                 print_row(
                     *("yes" if cloud else "no", reuse, f"{float(best['learning_rate'].sel(at)):g}"),
-                    format_mean_std(own.values),
+                    f"{float(own.mean()):.3f}" if cloud else format_mean_std(own.values),
                     format_difference(own, alone[reuse]) if cloud else "",
                     "" if own is first else format_difference(own, first),
                     *map(format_reached, costs),

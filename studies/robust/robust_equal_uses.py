@@ -203,32 +203,25 @@ def print_chosen(result: xr.Dataset, best: dict[tuple[str, str], Chosen]) -> Non
 
 
 def print_accuracy(result: xr.Dataset, part: str) -> None:
-    """Print the accuracy of each uplink under each attack, for one partition."""
-    accuracy, cases = select_at_end(result, "test_accuracy"), list(list_cases())
-    print_head(
-        f"Accuracy at equal channel uses, {PARTITIONS[part]}",
-        *("uplink", *(text for text, _ in cases)),
-    )
-    for (own, label), at in list_places(result).items():
-        if own == part:
-            values = [format_cell(accuracy.isel(zip=at).sel(case)) for _, case in cases]
-            print_row(label, *values)
-
-
-def print_gains(result: xr.Dataset, part: str) -> None:
-    """Print the points against the sum without attackers and with 20 %, for one partition."""
+    """Print, for one partition, the points against the sum without attackers and with 20 %, where
+    the sum still learns, and the accuracies of the sum and with 30 %.
+    """
     accuracy, places = select_at_end(result, "test_accuracy"), list_places(result)
-    cases = [NO_ATTACK, *(one for one in list_cases() if one[1]["byzantine"] == 4)]
-    print_head(
-        f"Points against the sum at equal channel uses, {PARTITIONS[part]}, paired",
-        *("uplink", *(text for text, _ in cases)),
-    )
+    cases = sorted([NO_ATTACK, *list_cases()], key=lambda case: case[1]["byzantine"])
+    words = [f"{text}{': accuracy' * (case['byzantine'] == 6)}" for text, case in cases]
+    title = f"Points against the sum at equal channel uses, {PARTITIONS[part]}"
+    print_head(title, "uplink", *words)
     base = accuracy.isel(zip=places[part, "sum"], drop=True)
-    print_row("sum: accuracy", *(format_cell(base.sel(case)) for _, case in cases))
     for (own, label), at in places.items():
-        if own == part and label != "sum":
+        if own == part:
             one = accuracy.isel(zip=at, drop=True)
-            print_row(label, *(format_gain(one.sel(case), base.sel(case)) for _, case in cases))
+            cells = (
+                format_cell(one.sel(case))
+                if label == "sum" or case["byzantine"] == 6
+                else format_gain(one.sel(case), base.sel(case))
+                for _, case in cases
+            )
+            print_row(f"{label}{': accuracy' * (label == 'sum')}", *cells)
 
 
 def print_tables(result: xr.Dataset, best: dict[tuple[str, str], Chosen]) -> None:
@@ -236,8 +229,6 @@ def print_tables(result: xr.Dataset, best: dict[tuple[str, str], Chosen]) -> Non
     print_chosen(result, best)
     for part in PARTITIONS:
         print_accuracy(result, part)
-    for part in PARTITIONS:
-        print_gains(result, part)
 
 
 def draw(result: xr.Dataset, path: Path) -> None:

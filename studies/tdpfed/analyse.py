@@ -116,15 +116,11 @@ RATIOS = (  # places, and the variable of both
 )
 
 
-def format_cells(one: xr.Dataset, variable: str) -> tuple[str, str]:
-    """In percent, after the last round and at the best one."""
+def format_cell(one: xr.Dataset, variable: str) -> str:
+    """In percent, after the last round."""
     if variable not in one or not bool(one[variable].notnull().any()):
-        return "", ""
-    values = 100.0 * one[variable]
-    best = values.sel(round=slice(1, None)).max("round")
-    return format_mean_std((100.0 * select_final(one, variable)).values), format_mean_std(
-        best.values
-    )
+        return ""
+    return format_mean_std((100.0 * select_final(one, variable)).values)
 
 
 def format_symbols(one: xr.Dataset) -> str:
@@ -146,10 +142,10 @@ def print_table_4(ds: xr.Dataset) -> None:
         for variable in (PERSONAL, GLOBAL):
             values = select_final(ds, variable)
             one, base = values.isel(zip=place), values.isel(zip=0)
-            cells += [
-                format_mean_std(100.0 * one.values),
-                format_points(one, base) if place else "",
-            ]
+            mean = (
+                f"{100.0 * float(one.mean()):.1f}" if place else format_mean_std(100 * one.values)
+            )
+            cells += [mean, format_points(one, base) if place else ""]
         off = f"{printed - TABLE_4[0][1]:+.2f}" if place else ""
         print_row(setting, printed, off, *cells)
 
@@ -234,7 +230,7 @@ def draw_rounds(
 
 def main() -> None:
     args = parse_study_arguments(__doc__, "tdpfed.png")
-    columns = ("personal, last", "personal, best", "global, last", "global, best")
+    columns = ("personal, last", "global, last")
     second = open_result(args.results, "tdpfed_table2")
     alone = open_result(args.results, "tdpfed_table3_alone")
     long = open_result(args.results, "tdpfed_long")
@@ -261,14 +257,13 @@ def main() -> None:
                 name,
                 f"x{rate:g}",
                 paper,
-                *format_cells(one, PERSONAL),
-                *format_cells(one, GLOBAL),
+                *(format_cell(one, variable) for variable in (PERSONAL, GLOBAL)),
                 *gains,
             )
     same = long.isel(zip=1)  # each device alone, on the same samples and minibatches
     early = same.sel(round=slice(0, rounds))
-    cells = format_cells(early.assign(final_round=early["final_round"].clip(max=rounds)), PERSONAL)
-    print_row("each device alone", "", "", *cells, *[""] * 4)
+    cell = format_cell(early.assign(final_round=early["final_round"].clip(max=rounds)), PERSONAL)
+    print_row("each device alone", "", "", cell, *[""] * 3)
     third = open_result(args.results, "tdpfed_table3_rivals")
     subsets = open_result(args.results, "tdpfed_table3_sar")
     rounds, trials = int(third["round"].max()), third.sizes["trial"]
@@ -281,8 +276,7 @@ def main() -> None:
         print_row(
             method,
             paper,
-            *format_cells(one, PERSONAL),
-            *format_cells(one, GLOBAL),
+            *(format_cell(one, variable) for variable in (PERSONAL, GLOBAL)),
             format_symbols(one),
         )
         shift = 0.15 * (place - 1.5)
@@ -291,8 +285,7 @@ def main() -> None:
     print_row(
         "each device alone",
         "",
-        *format_cells(alone, PERSONAL),
-        *format_cells(alone, GLOBAL),
+        *(format_cell(alone, variable) for variable in (PERSONAL, GLOBAL)),
         format_symbols(alone),
     )
     for place, (method, printed) in enumerate(SUBSETS):
@@ -302,8 +295,7 @@ def main() -> None:
             method,
             printed,
             "",
-            "",
-            *format_cells(one, GLOBAL),
+            format_cell(one, GLOBAL),
             f"{share} of {format_symbols(one)}",
         )
     fourth = open_result(args.results, "tdpfed_table4")
