@@ -94,7 +94,7 @@ def main() -> None:
     budget = classify_budgets(result)
     peak = [k for k, name in enumerate(powers) if budget[name] == "peak"]
     means = accuracy.mean("trial").values
-    ranks = {"accuracy": order(-means[:, peak]), "error": order(error[:, peak])}
+    rank = order(-means[:, peak])
     trials = best.sizes["trial"]
     steps = best["server_learning_rate"].values
     ends = result["server_learning_rate"].values[[0, -1]]
@@ -102,19 +102,20 @@ def main() -> None:
     title = f"Accuracy, mean ± deviation of {trials} trials (rank); server's step, * an end"
     row = {
         title: (accuracy.values, format_mean_std, stepped),
-        f"Aggregation error, median of {trials} trials (rank)": (
+        f"Aggregation error, median of {trials} trials": (
             error,
             "{:.2g}".format,
             np.full(error.shape, ""),
         ),
     }
-    for (title, (values, say, behind)), rank in zip(row.items(), ranks.values(), strict=True):
-        print_head(title, "budget", "power", *names)
+    for title, (values, say, behind) in row.items():
+        print_head(title, "power (budget)", *names)
         for k in sorted(range(len(powers)), key=lambda k: budget[powers[k]]):
-            placed = [f" ({one})" for one in rank[:, peak.index(k)]] if k in peak else [""] * 9
+            is_ranked = k in peak and "rank" in title
+            placed = [f" ({one})" for one in rank[:, peak.index(k)]] if is_ranked else [""] * 9
             parts = zip(values[:, k], placed, behind[:, k], strict=False)
             cells = [say(one) + place + step for one, place, step in parts]
-            print_row(budget[powers[k]], powers[k], *cells)
+            print_row(f"{powers[k]} ({budget[powers[k]]})", *cells)
     print_head("Ranks at the peak budget", "", *names)
     learned = -accuracy.transpose("channel", "power", "trial").values[:, peak]
     missed = select_final(best, "aggregation_nmse").transpose("channel", "power", "trial")
