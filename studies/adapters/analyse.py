@@ -213,17 +213,20 @@ def print_vision(found: dict[str, Found], choices: dict[str, dict]) -> None:
     """Print accuracies, differences, rounds and steps of the modes that a sum carries."""
     heads = [f"{snr} dB" for snr in SNRS]
     for axis in AXES:
-        print_head(f"Accuracy at equal {axis}; the devices' step", "sent", *heads)
-        for arm, (word, *_) in ARMS.items():
-            cells = []
-            for key in ((arm, snr) for snr in SNRS):
-                step = format_step(choices[axis].get(key))
-                cells.append(f"{format_accuracy(found[axis].get(key), axis)}; {step}")
-            print_row(word, *cells)
         for base in (BASE, "tangent"):
-            print_head(f"Points against {base} at equal {axis}", "sent", *heads)
-            for arm in (one for one in ARMS if one != base):
-                cells = [format_gain(found[axis], (arm, snr), (base, snr), axis) for snr in SNRS]
+            is_first = base == BASE
+            said = "; the devices' step" * is_first
+            print_head(f"Points against {base} at equal {axis}{said}", "sent", *heads)
+            for arm in ARMS:
+                cells = []
+                for snr in SNRS:
+                    key = arm, snr
+                    if arm == base:
+                        cell = f"accuracy {format_accuracy(found[axis].get(key), axis)}"
+                    else:
+                        cell = format_gain(found[axis], key, (base, snr), axis)
+                    step = f"; {format_step(choices[axis].get(key))}" * is_first
+                    cells.append(f"{cell}{step}")
                 print_row(ARMS[arm][0], *cells)
     print_head("Rounds at 0 dB", "sent", "coordinates", *(f"equal {axis}" for axis in AXES))
     for arm, (word, *_) in ARMS.items():
@@ -334,7 +337,7 @@ def print_text(results: Path) -> None:
         for snr in map(float, TEXT_SNRS):
             bits = tried[arm, snr][best[arm, snr]][1]
             mean, low, high = compute_gain(bits, tried[BASE, snr][best[BASE, snr]][1])
-            gain = "-" if arm == BASE else f"{mean:+.3f} ({low:+.3f} to {high:+.3f})"
+            gain = "-" if arm == BASE else f"{mean:+.3f} [{low:+.3f}, {high:+.3f}]"
             row += [f"{float(bits.mean()):.3f}", gain]
             ends = min(tried[arm, snr]), max(tried[arm, snr])
             steps.append(format_step(Choice(best[arm, snr], best[arm, snr] in ends)))

@@ -46,9 +46,8 @@ def print_costs(found: Found) -> None:
         head = [f"{snr:g} dB" for snr in SNRS]
         title = f"{goal.title} to 80 %: median of ten trials (lowest to highest)"
         print_head(title, "uplink", *head)
-        for kind, uplinks in kinds.items():
-            for one in uplinks:
-                print_row(f"{kind}: {one.name}", *map(format_cell, one.select_best()[0]))
+        for one in kinds["analogue"]:  # digital ones are the best of these times the ratios
+            print_row(one.name, *map(format_cell, one.select_best()[0]))
         title = f"{goal.label}: chosen on validation images, * is an end of the grid"
         print_head(title, "analogue uplink", *head)
         for one in kinds["analogue"]:
@@ -85,7 +84,7 @@ def format_cell(values: np.ndarray) -> str:
     short = np.isnan(values).sum()
     if short:
         return f"not reached in {short} of {len(values)}"
-    return f"{np.median(values):.3g} ({values.min():.3g} to {values.max():.3g})"
+    return f"{np.median(values):.3g} [{values.min():.3g}, {values.max():.3g}]"
 
 
 def compute_ratio(above: np.ndarray, below: np.ndarray) -> tuple[float, float, float]:
@@ -110,7 +109,9 @@ def print_ratios(found: Found) -> None:
             for snr in range(len(SNRS)):
                 base = select_winner(kinds["analogue"], snr).select_best()[0][snr]
                 mean, low, high = compute_ratio(one.select_best()[0][snr], base)
-                cells.append(f"{mean:.3g} ({low:.3g} to {high:.3g})")
+                cells.append(f"{mean:.3g} [{low:.3g}, {high:.3g}]")
+            if len({*cells}) == 1:  # the best power is another at each SNR
+                cells = [*cells[:1], *["the same"] * (len(SNRS) - 1)]
             print_row(goal.label, one.name, *cells)
 
 
@@ -131,7 +132,7 @@ def print_thresholds(results: Path, found: Found) -> None:
     }
     head = [f"{g:g}" for g in thresholds]
     print_head(
-        "Airtime (s) by threshold: mean of three trials (lowest to highest), * is a row's least",
+        "Rounds (lowest to highest) and airtime (s) by threshold: mean of three trials, * is least",
         *("access", "SNR", *head),
     )
     print_row("rounds", "", *map(format_spread, rounds))
@@ -140,7 +141,7 @@ def print_thresholds(results: Path, found: Found) -> None:
         by_snr = choose_prices(AIRTIME, each)
         for place, snr in enumerate(SNRS):
             values = by_snr[:, place, None] * rounds
-            cells = list(map(format_spread, values))
+            cells = ["-" if np.isnan(one).any() else f"{one.mean():.3g}" for one in values]
             for k, price in enumerate(by_snr[:, place]):
                 cells[k] = cells[k] if cells[k] != "-" else f"over {last * price:.3g}"
             cells[int(np.nanargmin(values.mean(1)))] += "*"
@@ -157,7 +158,7 @@ def print_thresholds(results: Path, found: Found) -> None:
                 best = values[int(np.nanargmin(values.mean(1)))]
                 base = select_winner(kinds["analogue"], place).select_best()[0][place]
                 mean, low, high = compare_unpaired(best, base)
-                cells.append(f"{mean:.3g} ({low:.3g} to {high:.3g})")
+                cells.append(f"{mean:.3g} [{low:.3g}, {high:.3g}]")
             print_row(goal.label, access.upper(), *cells)
 
 
@@ -172,7 +173,7 @@ def format_spread(values: np.ndarray) -> str:
     """Write the mean (lowest to highest) of trials, or a dash if one did not get there."""
     if np.isnan(values).any():
         return "-"
-    return f"{values.mean():.3g} ({values.min():.3g} to {values.max():.3g})"
+    return f"{values.mean():.3g} [{values.min():.3g}, {values.max():.3g}]"
 
 
 def count_packet_bits(learned: xr.Dataset, fades: xr.Dataset) -> float:

@@ -51,14 +51,14 @@ class Goal(NamedTuple):
     chooses_power: bool = False
 
 
-AIRTIME = Goal("uplink airtime (s)", "Airtime", 0)
+AIRTIME = Goal("airtime, s", "Airtime", 0)
 JOULES = Goal(
-    "radiated, best of three powers (J)",
+    "best power, J",
     "Joules at the best of three powers",
     1,
     chooses_power=True,
 )
-FULL_POWER = Goal("radiated at full power (J)", "Joules at full power", 1)
+FULL_POWER = Goal("full power, J", "Joules at full power", 1)
 GOALS = (AIRTIME, FULL_POWER, JOULES)
 POWER_STEP = 10.0 ** ((SNRS[1] - SNRS[0]) / 10)
 """Ratio of the powers at neighbouring SNRs."""
@@ -252,10 +252,8 @@ def list_digital(results: Path) -> Iterator[Measured]:
     label = "digital(gain_threshold=0.3)"
     place = next(i for i, (t, _, c) in enumerate(old) if t == label and c.startswith("topk"))
     plain = first.isel(zip=place, snr_db=0).sel(learning_rate=0.2)
-    yield from price_all(
-        "largest 0.3 %, 32 bits, silent in deep fades", results, [(0.3, plain)], (TDMA,)
-    )
-    short = "largest 0.3 %, 4 bits, enumerative positions, silent in deep fades"
+    yield from price_all("largest 0.3 %, 32 bits, silent", results, [(0.3, plain)], (TDMA,))
+    short = "largest 0.3 %, 4 bits, silent"
     yield from price_all(short, results, [(0.3, open_study(results, "_sparse"))])
 
 

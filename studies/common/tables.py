@@ -158,7 +158,7 @@ def compute_gain(values: xr.DataArray, base: xr.DataArray) -> np.ndarray:
 def format_points(values: xr.DataArray, base: xr.DataArray, decimals: int = 1) -> str:
     """Write what an accuracy gains over another in points: mean, ends of the paired interval."""
     mean, low, high = (f"{one:+.{decimals}f}" for one in 100 * compute_gain(values, base))
-    return f"{mean} ({low} to {high})"
+    return f"{mean} [{low}, {high}]"
 
 
 def make_study_parser(doc: str | None) -> argparse.ArgumentParser:

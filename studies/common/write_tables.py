@@ -1,11 +1,16 @@
 """Write the tables of a page of results from what its study's script prints.
 
-A page names its commands, and marks the place of each table by the title that the script prints:
+A page names its commands, and marks the place of each table by the title that the script prints, or
+that of all of them, which then have their titles above them:
 
     <!-- tables: python -m studies.field.analyse studies -->
     <!-- table: Steps chosen -->
     ...
     <!-- end table -->
+
+    <!-- every table -->
+    ...
+    <!-- end -->
 
     python -m studies.common.write_tables studies/field/README.md [more pages] [--check]
 
@@ -29,6 +34,7 @@ from unittest import mock
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = re.compile(r"<!-- tables: python -m (.+?) -->")
+EVERY = re.compile(r"(<!-- every table -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 TABLE = re.compile(r"(<!-- table: (.+?) -->\n)(.*?)(<!-- end table -->)", re.DOTALL)
 
 
@@ -62,7 +68,7 @@ def collect_tables(printed: str) -> dict[str, str]:
 
 
 def fill_page(page: str, tables: dict[str, str]) -> str:
-    """Return the page with each marked table replaced by the one of its title.
+    """Return the page with each marked table replaced by the one of its title, or all of them.
 
     Raises
     ------
@@ -77,7 +83,8 @@ def fill_page(page: str, tables: dict[str, str]) -> str:
             raise UnknownTableError(f"expected a printed table, got {title!r}; known: {known}")
         return f"{start}{tables[title]}{end}"
 
-    return TABLE.sub(replace, page)
+    titled = "".join(f"\n**{name}**\n\n{table}" for name, table in tables.items())
+    return EVERY.sub(lambda found: f"{found[1]}{titled}\n{found[3]}", TABLE.sub(replace, page))
 
 
 def run_command(command: str, folder: Path) -> str:

@@ -67,15 +67,10 @@ UPLINKS = (
     PRODUCT,
     WIDTHS,
     "factors, digital",
-    "factors, digital, 20,000 symbols a round",
-    "factors, digital, 200,000 symbols a round",
+    "factors, digital, 20,000 symbols",
+    "factors, digital, 200,000 symbols",
 )
 FRESH_UPLINKS = (TANGENT, PRODUCT, WIDTHS)
-
-
-def format_sizes(one: xr.Dataset) -> str:
-    """Parameters of the levels."""
-    return " / ".join(f"{int(n):,}" for n in one["level_parameters"].isel(trial=0).dropna("level"))
 
 
 def print_mixes(
@@ -86,8 +81,7 @@ def print_mixes(
     rounds, trials = int(ds["round"].max()), ds.sizes["trial"]
     print_head(
         f"{title}: best of {rounds} rounds, {trials} trials, largest model first",
-        *("method", "parameters", "split", "paper (CIFAR-10)", "ours"),
-        "smallest, minus slim FedAvg of the same trial",
+        *("method", "split", "paper", "ours", "smallest minus slim FedAvg"),
     )
     for place, method in enumerate(METHODS):
         for at, split in enumerate(SPLITS):
@@ -97,34 +91,39 @@ def print_mixes(
                 plain = ds.isel(zip=METHODS.index("FedAvg, slim"), partition=at)
                 best = find_best(one)
                 gap = best[:, -1] - find_best(plain)[:, -1]
-                print_row(
-                    method,
-                    format_sizes(one),
-                    split,
-                    printed,
-                    format_levels(best),
-                    format_mean_std(gap.values),
-                )
+                cells = printed, format_levels(best), format_mean_std(gap.values)
+                print_row(method, split, *cells)
     return ds
 
 
-def print_homogeneous(ds: xr.Dataset, title: str, models: Sequence[tuple[str, ...]]) -> None:
-    """Table 8, and what Figs. 3 and 4 ask: what it took to get there."""
+def print_sizes(ds: xr.Dataset) -> None:
+    """Table 8 and Fig. 8 at the paper's step."""
+    rounds, trials = int(ds["round"].max()), ds.sizes["trial"]
+    columns = (f"{who}, {split}" for split in SPLITS for who in ("paper", "ours"))
+    title = f"Table 8 and Fig. 8: one size for all, best of {rounds} rounds, {trials} trials"
+    print_head(title, "model", "parameters", *columns)
+    for place, (model, *paper) in enumerate(TABLE_8):
+        one = ds.isel(zip=place)
+        count = int(one["level_parameters"].isel(partition=0, trial=0, level=0))
+        best = (find_best(select_tests(one.isel(partition=at))) for at in range(len(SPLITS)))
+        cells = zip(paper, map(format_levels, best), strict=True)
+        print_row(model, f"{count:,}", *(cell for pair in cells for cell in pair))
+
+
+def print_costs(ds: xr.Dataset, models: Sequence[str]) -> None:
+    """Table 8 in fresh trials, and what Figs. 3 and 4 ask: what it took to get there."""
     rounds, trials = int(ds["round"].max()), ds.sizes["trial"]
     accuracy = 100.0 * ds["level_test_accuracy"].isel(level=0)
     for at, split in enumerate(SPLITS):
         dense = find_best(select_tests(ds.isel(zip=0, partition=at))).mean()
         target = float(np.floor(dense - 2.0))
         print_head(
-            f"{title}, {split}: one size for all, best of {rounds} rounds, "
+            f"Table 8, Figs. 3 and 4 at step 0.3, {split}: best of {rounds} rounds, "
             f"{trials} trials; cost until {target:.0f} %",
-            *("model", "parameters", "paper (CIFAR-10)", "ours"),
-            *("trials that got there", "rounds", "parameters exchanged", "MACs of training"),
+            *("model", "ours", "trials", "rounds", "parameters exchanged", "MACs"),
         )
-        for place, (model, *paper) in enumerate(models):
+        for place, model in enumerate(models):
             one = ds.isel(zip=place, partition=at)
-            if not is_done(one):
-                continue
             reached = one["round"].where(accuracy.isel(zip=place, partition=at) >= target)
             first = reached.min("round")
             there = first.dropna("trial")
@@ -135,21 +134,14 @@ def print_homogeneous(ds: xr.Dataset, title: str, models: Sequence[tuple[str, ..
                     for name in ("exchanged_parameters", "training_macs")
                 ]
                 cost = [f"{float(there.mean()):.0f}", *(f"{value:.3g}" for value in spent)]
-            print_row(
-                model,
-                format_sizes(one),
-                paper[at],
-                format_levels(find_best(select_tests(one))),
-                there.size,
-                *cost,
-            )
+            print_row(model, format_levels(find_best(select_tests(one))), there.size, *cost)
 
 
 def print_partners(third: xr.Dataset, mix: xr.Dataset, alone: xr.Dataset) -> None:
     """Table 7: the smallest model of each mix."""
     print_head(
         "Table 7: the smallest FedHM model (rank 1/8) by its partners, levels fixed",
-        *("levels", "paper (CIFAR-10), IID", "ours, IID", "paper, non-IID", "ours, dirichlet"),
+        *("levels", "paper, iid", "ours, iid", "paper, dirichlet", "ours, dirichlet"),
     )
     fedhm = METHODS.index("FedHM")
     for levels, one, printed in (
@@ -169,7 +161,7 @@ def print_uplinks(ds: xr.Dataset) -> None:
     print_head(
         f"Unequal devices over Rayleigh fading: {rounds} rounds, {trials} trials; last global",
         *("sends", *(f"{snr:g} dB" for snr in snrs)),
-        *(f"minus product, same trial, {snr:g} dB" for snr in snrs),
+        "minus product, 0 dB",
         "symbols a round",
     )
     last = 100.0 * ds["test_accuracy"].sel(round=rounds)
@@ -180,7 +172,7 @@ def print_uplinks(ds: xr.Dataset) -> None:
         print_row(
             name,
             *(format_mean_std(one.sel(snr_db=snr).values) for snr in snrs),
-            *(format_mean_std((one - product).sel(snr_db=snr).values) for snr in snrs),
+            format_mean_std((one - product).sel(snr_db=0).values),
             " / ".join(f"{float(spent.isel(zip=place).sel(snr_db=snr)):,.0f}" for snr in snrs),
         )
 
@@ -189,10 +181,7 @@ def print_fresh_uplinks(ds: xr.Dataset) -> None:
     """What superposes at a low SNR, in fresh trials: coordinates, products and masked sums."""
     last = read_end(ds, "test_accuracy")
     ours = {name: last.isel(algorithm=place) for place, name in enumerate(FRESH_UPLINKS)}
-    title = f"Unequal devices over Rayleigh fading at -20 dB, {ds.sizes['trial']} fresh trials"
-    print_head(f"{title}: last global, %", "sends", "ours")
-    for name, one in ours.items():
-        print_row(name, format_mean_std(100 * one.values))
+    title = f"Unequal devices at -20 dB, {ds.sizes['trial']} fresh trials"
     pairs = {(name,): [one, ours[PRODUCT]] for name, one in ours.items() if name != PRODUCT}
     print_tests(f"{title}: points above products (95 %)", ["sends"], pairs)
 
@@ -238,10 +227,9 @@ def main() -> None:
     print_fresh(args.results)
     alone = open_result(args.results, "fedhm_table8")
     print_partners(third, open_result(args.results, "fedhm_table7"), alone)
-    print_homogeneous(alone, "Table 8, Figs. 3, 4 and 8", TABLE_8)
-    fresh = [row for row in TABLE_8 if row[0] != RANK_ONE]
-    tuned = open_result(args.results, "fedhm_table8_best")
-    print_homogeneous(tuned, "Table 8, Figs. 3 and 4 at step 0.3", fresh)
+    print_sizes(alone)
+    fresh = [model for model, *_ in TABLE_8 if model != RANK_ONE]
+    print_costs(open_result(args.results, "fedhm_table8_best"), fresh)
     print_uplinks(open_result(args.results, "fedhm_over_the_air"))
     print_fresh_uplinks(open_result(args.results, "fedhm_over_the_air_fresh"))
     draw(third, alone, args.figure)

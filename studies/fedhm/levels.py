@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import xarray as xr
 
-from otafl.analysis.summary import format_mean_std
-
 SPLITS = ("iid", "dirichlet")
 METHODS = (
     "Split-Mix",
@@ -37,8 +35,9 @@ def find_best(one: xr.Dataset) -> xr.DataArray:
 
 
 def format_levels(best: xr.DataArray) -> str:
-    """Mean ± deviation over trials of each level of accuracies [trial, level]."""
-    return " / ".join(format_mean_std(level.values) for level in best.T)
+    """Means over trials of the levels of accuracies [trial, level] ± the largest deviation."""
+    means = " / ".join(f"{mean:.2f}" for mean in best.values.mean(0))
+    return f"{means} ± {best.values.std(0, ddof=1).max():.2g}"
 
 
 def is_done(one: xr.Dataset) -> bool:

@@ -10,7 +10,6 @@ import numpy as np
 import xarray as xr
 
 from otafl.analysis.paired import adjust_p_values, compare_values
-from otafl.analysis.summary import format_mean_std
 from studies.common.tables import expand_points, format_points, open_result, print_head, print_row
 from studies.fedhm.levels import SPLITS, find_best, format_levels, is_done, select_tests
 
@@ -21,8 +20,8 @@ MIXES = {4: "1, 1/2, 1/4, 1/8", 3: "1/2 (x2), 1/4, 1/8", 2: "1/4 (x3), 1/8", 1: 
 LIKE_SIZES = (("rank 1/2", "slim 0.68"), ("rank 1/4", "slim 0.54"), ("rank 1/8", "slim 0.45"))
 """Ranks and widths of about as many parameters."""
 
-Fresh = dict[tuple[str, str], tuple[float, xr.DataArray]]
-"""Step and best accuracies [trial, level] by what and split."""
+Fresh = dict[tuple[str, str], xr.DataArray]
+"""Best accuracies [trial, level] by what and split."""
 Pair = Sequence[xr.DataArray]
 """Two accuracies [trial]."""
 
@@ -60,9 +59,9 @@ def print_steps(results: Path) -> None:
     print_head("Table 3 by step: the smallest model, best round, %", "method", "split", *columns)
     for key, tried in found.items():
         top = max(tried, key=lambda step: float(tried[step][:, -1].mean()))
-        small = {step: format_mean_std(one[:, -1].values) for step, one in tried.items()}
+        small = {step: f"{float(one[:, -1].mean()):.2f}" for step, one in tried.items()}
         end = "*" if top in (min(tried), max(tried)) else ""
-        print_row(*key, *(small.get(step, "-") for step in steps), f"{top:g}{end}")
+        print_row(*key, *(small.get(step, "") for step in steps), f"{top:g}{end}")
 
 
 def print_fresh(results: Path) -> None:
@@ -72,10 +71,12 @@ def print_fresh(results: Path) -> None:
     slim = {key: value for key, value in third.items() if key[0] == "FedAvg, slim"}
     second = collect_fresh(results, "fedhm_table2_best", name_method) | slim
     for table, found in ((2, second), (3, third)):
-        title = title_fresh(table, found, "the best steps")
-        print_accuracies(title, found)
+        title = title_fresh(table, found)
+        print_head(f"{title}: best round, %", "method", "split", "largest to smallest")
+        for key, best in found.items():
+            print_row(*key, format_levels(100 * best))
         pairs = {
-            (rival, size, split): [found[name, split][1][:, level] for name in ("FedHM", rival)]
+            (rival, size, split): [found[name, split][:, level] for name in ("FedHM", rival)]
             for rival, size, level in FRESH
             for split in SPLITS
         }
@@ -84,17 +85,17 @@ def print_fresh(results: Path) -> None:
     alone = {(MIXES[1], split): alike["rank 1/8", split] for split in SPLITS}
     whole = {(MIXES[4], split): third["FedHM", split] for split in SPLITS}
     mixed = whole | collect_fresh(results, "fedhm_table7_best", name_mix) | alone
-    title = title_fresh(7, mixed, "step 0.3")
+    title = title_fresh(7, mixed)
     pairs = {
-        (levels, split): [mixed[one, split][1][:, -1] for one in (levels, MIXES[1])]
+        (levels, split): [mixed[one, split][:, -1] for one in (levels, MIXES[1])]
         for levels in MIXES.values()
         for split in SPLITS
         if levels != MIXES[1]
     }
     print_tests(f"{title}: points of the smallest above itself alone", ("levels", "split"), pairs)
-    title = title_fresh(8, alike, "step 0.3")
+    title = title_fresh(8, alike)
     pairs = {
-        (rank, width, split): [alike[name, split][1][:, 0] for name in (rank, width)]
+        (rank, width, split): [alike[name, split][:, 0] for name in (rank, width)]
         for rank, width in LIKE_SIZES
         for split in SPLITS
     }
@@ -107,9 +108,8 @@ def collect_fresh(results: Path, name: str, name_point: Callable[[Any], str]) ->
     found = {}
     for number, point in enumerate(expand_points(ds)):
         place, at = divmod(number, len(SPLITS))
-        algorithm = point.scenario.algorithm
         best = find_best(ds.isel(zip=place, partition=at)) / 100
-        found[name_point(algorithm), SPLITS[at]] = float(algorithm.learning_rate), best
+        found[name_point(point.scenario.algorithm), SPLITS[at]] = best
     return found
 
 
@@ -126,17 +126,10 @@ def name_size(algorithm: Any) -> str:
     return "dense" if level == 1 else f"rank 1/{1 / level:g}"
 
 
-def title_fresh(table: int, found: Fresh, steps: str) -> str:
+def title_fresh(table: int, found: Fresh) -> str:
     """Start of the titles of a table in fresh trials."""
-    ((_, best), *_) = found.values()
-    return f"Table {table} at {steps}, {best.sizes['trial']} fresh trials"
-
-
-def print_accuracies(title: str, found: Fresh) -> None:
-    """Print step and accuracies of fresh trials."""
-    print_head(f"{title}: best round, %", "method", "split", "step", "largest to smallest")
-    for key, (step, best) in found.items():
-        print_row(*key, f"{step:g}", format_levels(100 * best))
+    (best, *_) = found.values()
+    return f"Table {table} at step 0.3, {best.sizes['trial']} fresh trials"
 
 
 def print_tests(title: str, labels: Sequence[str], pairs: Mapping[Any, Pair]) -> None:

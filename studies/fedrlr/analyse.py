@@ -37,11 +37,9 @@ from studies.common.tables import (
 from studies.fedrlr.compression import FACTORS, OF_ONE_RATIO, draw_figure_9
 from studies.fedrlr.shared import format_at_round, list_models, open_result, tidy
 
-READINGS = (
-    "as printed (1/K on loss and penalty)",
-    "1/K on the penalty alone",
-    "that and 40 local steps",
-)
+READINGS = ("as printed", "1/K on the penalty alone", "that and 40 local steps")
+SHORT = ("printed", "penalty", "40 steps")
+"""Readings, as the tables name them."""
 METHODS = (
     "benchmark (digital)",
     "proposed 1 (GBMA), as printed",
@@ -106,7 +104,7 @@ def format_reached(rounds: xr.DataArray) -> tuple[str, float]:
     values = rounds.fillna(np.inf).values.astype(float)
     median, *ends = (float(one) for one in (np.median(values), values.min(), values.max()))
     said = [f"{one:g}" if np.isfinite(one) else "never" for one in (median, *ends)]
-    whole = said[0] if len({*said}) == 1 else f"{said[0]} ({said[1]} to {said[2]})"
+    whole = said[0] if len({*said}) == 1 else f"{said[0]} [{said[1]}, {said[2]}]"
     return whole, median
 
 
@@ -116,13 +114,12 @@ def format_share(mask: xr.DataArray) -> str:
 
 
 def count_mflops(
-    result: xr.Dataset, steps: int, batch_size: int = 6, devices: int = 10, place: int = 0
+    result: xr.Dataset, steps: int, place: int = 0, batch_size: int = 6, devices: int = 10
 ) -> float:
     """Count the operations of a device in a round of a result's method, in millions."""
     scenario = expand_points(result)[place].scenario
     model = models.build(scenario.model, (1, 28, 28), 10, scenario.loss)
-    held = np.array([50_000.0 / devices])
-    load = Workload(steps, batch_size, held)
+    load = Workload(steps, batch_size, np.array([50_000.0 / devices]))
     return float(build_algorithm(scenario, model).count_flops(load)[0]) / 1e6
 
 
@@ -133,19 +130,21 @@ def draw_rounds(axis: Axes, values: xr.DataArray, label: str, place: int, line: 
 
 
 def draw_readings(
-    title: str, cases: Sequence[tuple[str, Sequence[xr.Dataset]]], work: np.ndarray, path: Path
+    cases: Sequence[tuple[str, Sequence[xr.Dataset]]], work: Sequence[float], path: Path
 ) -> None:
     """Draw Figs. 5 to 7.
 
     Parameters
     ----------
     cases : (name, its result in each reading)
-    work : megaflops of a device in a round, [case, reading]
+    work : megaflops of a device in a round of 40 steps, by case
     """
-    print_head(
-        title,
-        *("reading", "case", "Mflop a round", "local, 75 rounds", "local, last", "global, last"),
-    )
+    for (case, found), mflops in zip(cases, work, strict=True):
+        cells = [f"{mflops:.1f}"]
+        for one in found:
+            last, local = int(one["final_round"]), one["local_test_accuracy"]
+            cells += [format_at_round(local, t) for t in (75, last)]
+        print_row(case, *cells, format_at_round(one["test_accuracy"], last))
     figure, axes = plt.subplots(1, 3, figsize=(13, 4.8), layout="constrained", sharey=True)
     for reading, (axis, name) in enumerate(zip(axes, READINGS, strict=True)):
         longest = max(int(found[reading]["final_round"]) for _, found in cases)
@@ -155,9 +154,6 @@ def draw_readings(
             local = local.sel(round=slice(0, last))
             shape = {"color": COLOURS[place], "ls": LINES[place], "lw": 4 - 0.7 * place}
             draw_band(axis, local["round"], local, label=case, **shape)
-            cells = [format_at_round(local, t) for t in (75, last)]
-            cells.append(format_at_round(one["test_accuracy"], last))
-            print_row(f"{name}, {last} rounds", case, f"{work[place, reading]:.1f}", *cells)
         axis.set(title=f"{name}:\n{longest} rounds", xlabel="round", ylim=(0, 1))
         axis.grid(alpha=0.3)
     axes[0].set_ylabel("accuracy of local models, mean ± deviation")
@@ -179,6 +175,8 @@ def print_benchmark(results: Path, figures: Path) -> None:
 
 
 def draw_figures_5_to_7(results: Path, figures: Path) -> None:
+    columns = (f"{reading}: local, {at}" for reading in SHORT for at in ("75", "last"))
+    print_head("Figs. 5 to 7", "case", "Mflop of 40 steps", *columns, f"{SHORT[-1]}: global, last")
     ten_devices = open_result(results, "fedrlr_fig5_steps").sel(batch_size=6)
     ten_devices = ten_devices.sel(round=slice(0, 200)).assign_coords(final_round=200)
     for number, dim, name in ((5, "batch_size", "D_m = {}"), (6, "device_count", "K = {}")):
@@ -190,16 +188,15 @@ def draw_figures_5_to_7(results: Path, figures: Path) -> None:
             more = steps.sel(at) if value in steps[dim] else ten_devices
             cases.append((name.format(value), [*(ds.isel(zip=i).sel(at) for i in (0, 1)), more]))
             size, count = (value, 10) if number == 5 else (6, value)
-            work.append([count_mflops(ds, J, size, count) for J in (1, 1, 40)])
-        path = figures / f"fedrlr_fig{number}.png"
-        draw_readings(f"Fig. {number}", cases, np.array(work), path)
+            work.append(count_mflops(ds, 40, 0, size, count))
+        draw_readings(cases, work, figures / f"fedrlr_fig{number}.png")
     ds, steps = (open_result(results, f"fedrlr_fig7{end}") for end in ("", "_steps"))
-    work = np.array([[count_mflops(ds, J) for J in (1, 1, 40)]] * len(WEIGHTS))
     cases = [
         (name, [ds.isel(zip=j), ds.isel(zip=5 + j), steps.isel(zip=j)])
         for j, name in enumerate(WEIGHTS)
     ]
-    draw_readings("Fig. 7", cases, work, figures / "fedrlr_fig7.png")
+    work = [count_mflops(ds, 40)] * len(WEIGHTS)
+    draw_readings(cases, work, figures / "fedrlr_fig7.png")
 
 
 def draw_figure_8_and_table_2(results: Path, figures: Path) -> None:
@@ -212,22 +209,23 @@ def draw_figure_8_and_table_2(results: Path, figures: Path) -> None:
     one_device = otafl.compute_symbols_per_round(ds).mean("trial") + aside
     print_head(
         "Fig. 8 and Table II",
-        *("method", "model", f"accuracy, {NEAREST} rounds", "Mflop a round", "symbols a round"),
-        *("median rounds to 70 %", "trials that reach it", "overhead, ours", "overhead, paper"),
+        *("method", f"global, {NEAREST} rounds", f"local, {NEAREST} rounds", "Mflop a round"),
+        *("symbols a round", "median rounds to 70 %", "trials of 10", "overhead", "paper's"),
     )
     for place, name in enumerate(METHODS):
         one = ds.isel(zip=place)
         symbols = float(one_device[place])
-        for model, variable in list_models(one):
-            rounds = reached[variable]["round"].isel(zip=place)
-            said, median = format_reached(rounds)
-            overhead = f"{100 * median * symbols / BENCHMARK:.2f} %" if np.isfinite(median) else "-"
-            print_row(
-                *(name, model, format_at_round(one[variable], NEAREST)),
-                f"{count_mflops(ds, int(one['local_steps']), place=place):,.1f}",
-                *(f"{symbols:,.0f}", said, format_share(rounds.notnull()), overhead),
-                PAPER.get(place, ""),
-            )
+        evaluated = list_models(one)
+        cells = [format_at_round(one[variable], NEAREST) for _, variable in evaluated]
+        rounds = reached[evaluated[-1][1]]["round"].isel(zip=place)
+        said, median = format_reached(rounds)
+        overhead = f"{100 * median * symbols / BENCHMARK:.2f} %" if np.isfinite(median) else ""
+        print_row(
+            *(name, *cells, *[""] * (2 - len(cells))),
+            f"{count_mflops(ds, int(one['local_steps']), place):,.1f}",
+            *(f"{symbols:,.0f}", said, int(rounds.notnull().sum()), overhead),
+            PAPER.get(place, ""),
+        )
     draw_figure_8(ds, figures / "fedrlr_fig8.png")
     draw_symbols_and_accuracy(results, ds, one_device, figures / "fedrlr.png")
 
@@ -300,17 +298,11 @@ def print_diverged(results: Path, figures: Path) -> None:
     cases = {
         "fig5_steps": [f"D_m = {size}, 40 local steps" for size in (3, 6, 12, 24)],
         "fig6_steps": [f"K = {count}, 40 local steps" for count in (5, 20)],
-        "fig7": [f"{weight}, {reading}" for reading in READINGS[:2] for weight in WEIGHTS],
+        "fig7": [f"{weight}, {reading}" for reading in SHORT[:2] for weight in WEIGHTS],
         "fig7_steps": [f"{weight}, 40 local steps" for weight in WEIGHTS],
         "fig8": list(METHODS),
         "fig9": [f"{name}, 1/{factor}" for name in OF_ONE_RATIO for factor in FACTORS],
         "fig9_steps": [f"40 local steps, 1/{factor}" for factor in reversed(FACTORS)],
-        "global_model": [
-            f"{uplink}, K = {count}, c1 = {c1:g}"
-            for uplink in UPLINKS
-            for count in (5, 10, 20)
-            for c1 in (0, 0.006, 0.06, 0.6)
-        ],
     }
     for name, labels in cases.items():
         diverged = open_result(results, f"fedrlr_{name}")["diverged_round"].notnull()
@@ -320,26 +312,27 @@ def print_diverged(results: Path, figures: Path) -> None:
             if count:
                 figure = name.removesuffix("_steps").replace("fig", "Fig. ")
                 print_row(figure, label, f"{count} of {diverged.sizes['trial']}")
+    diverged = open_result(results, "fedrlr_global_model")["diverged_round"].notnull()
+    for c1 in (0.06, 0.6):
+        label = f"c1 = {c1:g}, any uplink and K"
+        print_row("global model", label, format_share(diverged.sel(c1=c1)))
 
 
 def print_global_model(results: Path, figures: Path) -> None:
-    """Product errors are means over the recorded rounds, as single rounds scatter widely, of the
-    trials that did not diverge.
-    """
+    """Product errors are means over the recorded rounds, because single rounds scatter widely."""
     ds = open_result(results, "fedrlr_global_model")
     print_head(
         "The global model as written, K = 10",
-        *("uplink", "c1", "diverged", "product error of the others", "its law (unit gains)"),
+        *("uplink", "c1", "product error", "its law (unit gains)"),
         *("global", "local", "error-free mean, rank 4"),
     )
     for place, uplink in enumerate(UPLINKS):
-        for c1 in ds["c1"].values:
+        for c1 in (0, 0.006, 0.06):
             one = ds.isel(zip=place).sel(device_count=10, c1=c1)
-            whole = one.isel(trial=one["diverged_round"].isnull().values)
-            errors = (whole[name].mean("round") for name in ("product_error", "product_error_law"))
+            errors = (one[name].mean("round") for name in ("product_error", "product_error_law"))
             cells = ("test_accuracy", "local_test_accuracy", "mean_test_accuracy")
             print_row(
-                *(uplink, f"{c1:g}", format_share(one["diverged_round"].notnull())),
+                *(uplink, f"{c1:g}"),
                 *(format_mean_std(e.values) for e in errors),
                 *(format_mean_std(select_end_total(one, name).values) for name in cells),
             )

@@ -55,7 +55,7 @@ def draw_figure_9(results: Path, figures: Path) -> None:
         draw_by_ratio(of_model[model], list(accuracy), name, place)
     print_head(
         "Fig. 9, relaxed",
-        *("method", "ratio", "trials that meet it", "weight", "rounds", "rank, or density"),
+        *("method", "ratio", "trials of 10", "weight", "rounds", "rank or density"),
     )
     for (name, found), weight in zip(relaxed, ("nuclear_weight", "l1_weight"), strict=True):
         for factor, one in zip(FACTORS, found, strict=True):
@@ -72,16 +72,11 @@ def draw_figure_9(results: Path, figures: Path) -> None:
 
 def format_row(one: xr.Dataset, weight: str) -> tuple[str, ...]:
     rounds = one["at"].dropna("trial").values
-    there = f"{rounds.size} of {one.sizes['trial']}"
     if not rounds.size:
-        return there, "-", "-", "-"
+        return "0", "", "", ""
     span = f"{min(rounds):g} to {max(rounds):g}"
-    return (
-        there,
-        f"{float(one[weight]):g}",
-        span,
-        format_mean_std(one["size"].dropna("trial").values),
-    )
+    sizes = format_mean_std(one["size"].dropna("trial").values)
+    return f"{rounds.size}", f"{float(one[weight]):g}", span, sizes
 
 
 def draw_by_ratio(axis: Axes, found: Sequence[xr.DataArray], label: str, place: int) -> None:

@@ -72,11 +72,11 @@ def print_long_runs(results: Path) -> None:
         print_row(name, f"{float(one['learning_rate']):g}", *cells)
     done = [t if t in fedavg["round"] else None for t in rounds]
     work = ["" if t is None else format_mean_std(fedavg.sel(round=t).values) for t in done]
-    print_row(f"FedAvg, digital, equal work ({fedavg.sizes['trial']} trials)", "0.1", *work)
-    for name, factor in (("one device's symbols", 1), ("all ten devices'", 10)):
+    print_row(f"FedAvg, equal work ({fedavg.sizes['trial']} trials)", "0.1", *work)
+    for name, factor in (("one device's", 1), ("ten devices'", 10)):
         equal = [t * SYMBOLS // (factor * WHOLE) for t in rounds]
         cells = (f"{format_mean_std(fedavg.sel(round=t).values)} ({t} rounds)" for t in equal)
-        print_row(f"FedAvg, digital, equal symbols ({name})", "0.1", *cells)
+        print_row(f"FedAvg, {name} symbols", "0.1", *cells)
 
 
 def name_rival(codec: str) -> str:
@@ -233,22 +233,12 @@ def print_policies(results: Path) -> None:
     )
     off = 100 * (accuracy - accuracy.isel(zip=-1))
     error = off.std("trial", ddof=1) / off.sizes["trial"] ** 0.5
-    print_head(
-        f"75 rounds, {off.sizes['trial']} trials",
-        *(
-            "power",
-            "SNR",
-            "NMSE of the mean",
-            "accuracy",
-            "points above error-free ± standard error",
-        ),
-    )
+    columns = ("power", "SNR", "NMSE", "points above error-free ± standard error")
+    print_head(f"Policies: 75 rounds, {off.sizes['trial']} trials", *columns)
     for place, power in enumerate(ds["power"].values[:-1]):
         cells = f"{float(off[place].mean()):+.2f} ± {float(error[place]):.2f}"
         snr = f"{float(ds['snr_db'][place]):g} dB"
-        print_row(
-            power, snr, f"{float(nmse[place]):.3f}", format_mean_std(accuracy[place].values), cells
-        )
+        print_row(power, snr, f"{float(nmse[place]):.3f}", cells)
 
 
 def print_convolutions(results: Path) -> None:
@@ -292,7 +282,9 @@ def draw_grids(results: Path, figure: Path) -> None:
     for name, accuracy in (("FedRLR+", plus), ("FedRLR (31)", paper)):
         for count in counts:
             of = accuracy.sel(device_count=count).reindex(snr_db=snrs)
-            print_row(name, count, *(format_mean_std(of.sel(snr_db=snr).values) for snr in shown))
+            there = [of.sel(snr_db=snr) for snr in shown]
+            cells = ("" if one.isnull().all() else format_mean_std(one.values) for one in there)
+            print_row(name, count, *cells)
     free = f"75 rounds, free of error, {bounds.sizes['trial']} trials"
     print_head(free, "K", "same payload as FedRLR+", "FedAvg, whole model")
     for count in counts:

@@ -98,14 +98,13 @@ def name_method(strength: float | None) -> str:
 
 
 def print_ranks(found: dict[str, list[int]], errors: dict[str, float]) -> None:
-    """Print the ranks of each method in all iterations, and after the first ones."""
-    columns = ("method", "all ranks", f"ranks after {SETTLED}", f"of these at {RANK}", "error")
+    """Print the ranks of each method after the first iterations."""
+    columns = ("method", f"ranks after {SETTLED}", f"of these at {RANK}", "error")
     print_head("Rank of a relaxation", *columns)
     for name, ranks in found.items():
         late = ranks[SETTLED:]
         share = f"{100 * late.count(RANK) / len(late):.0f} %"
-        spans = (f"{min(some)} to {max(some)}" for some in (ranks, late))
-        print_row(name, *spans, share, f"{errors[name]:.3f}")
+        print_row(name, f"{min(late)} to {max(late)}", share, f"{errors[name]:.3f}")
 
 
 def draw(found: dict[str, list[int]], path: Path) -> None:

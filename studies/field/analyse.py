@@ -57,7 +57,7 @@ def print_table(title: str, accuracy: xr.DataArray) -> None:
     for j, name in enumerate(NAMES):
         cells = [f"{float(mean):.3f}" for mean in accuracy.isel(zip=j).mean("trial")]
         for i, (mean, low, high) in enumerate(gains[:, j]):
-            cells[i] += f"; {mean:+.1f} ({low:+.1f} to {high:+.1f})" * (j != BASE)
+            cells[i] += f"; {mean:+.1f} [{low:+.1f}, {high:+.1f}]" * (j != BASE)
             cells[i] += f"; {steps[i, j]}"
         print_row(name, *cells)
 
@@ -86,7 +86,7 @@ def print_budgets(ds: xr.Dataset, full_j: float) -> None:
         cells = []
         for values, best in found:
             mean, low, high = 100 * compute_gain(values[j], values[SWEPT.index("pre_scaler")])
-            gain = f" ({mean:+.1f}: {low:+.1f} to {high:+.1f})" * (name != "pre_scaler")
+            gain = f" ({mean:+.1f} [{low:+.1f}, {high:+.1f}])" * (name != "pre_scaler")
             end = "*" * (best[j] in (0, ds.sizes[step] - 1))
             cells.append(f"{float(values[j].mean()):.3f}{gain} ({ds[step].values[best[j]]:g}{end})")
         print_row(name, f"{100 * float(spent[j, found[-1][1][j]]):.3g} %", *cells)
@@ -99,7 +99,10 @@ def print_shares(ds: xr.Dataset) -> None:
     names = "Rayleigh, 100 mW", "urban cell, 1 mW"
     print_head(
         "Share of the phones' drain that is radiated",
-        *("uplink", *(f"{name}: {what}" for name in names for what in ("radiated", "of drain"))),
+        *(
+            "uplink",
+            *(f"{name}: {what}" for name in names for what in ("mJ a round", "% of drain")),
+        ),
     )
     rounds = int(ds["round"].max())
     for j, name in enumerate(DRAINED):
@@ -107,7 +110,7 @@ def print_shares(ds: xr.Dataset) -> None:
         for i in range(len(names)):
             joules = float(last["tx_energy_j"].isel(channel=i, zip=j))
             share = 100 * joules / float(drain.isel(channel=i, zip=j))
-            cells += [f"{1000 * joules / rounds:.2g} mJ a round", f"{share:.2g} %"]
+            cells += [f"{1000 * joules / rounds:.2g}", f"{share:.2g}"]
         print_row(name, *cells)
 
 

@@ -113,7 +113,7 @@ def main() -> None:
     for method in PAPER:
         own = [long_ends[method, power] for power in ENDS]
         base = [long_ends[BASE, power] for power in ENDS]
-        gains = ["-"] * 2 if method == BASE else map(format_points, own, base)
+        gains = [""] * 2 if method == BASE else map(format_points, own, base)
         chosen = (long_steps[method, power] for power in ENDS)
         print_row(method, *(format_mean_std(one.values) for one in own), *gains, *chosen)
     print_head("The paper's accuracy on MNIST, read off its figure", "method", *heads)

@@ -67,7 +67,7 @@ def print_same_step(ds: xr.Dataset) -> None:
         mean, low, high, _ = compare_pairs(own, base)
         print(
             f"\n{words} at a personal step of {same.values[rate]:g}, in {kept.sum()} of "
-            f"{len(kept)} trials: {mean:+.4f} ({low:+.4f} to {high:+.4f})"
+            f"{len(kept)} trials: {mean:+.4f} [{low:+.4f}, {high:+.4f}]"
         )
 
 

@@ -30,8 +30,17 @@ LINKS = {
     "ideal": ("ideal uplink", "#0072B2", "o"),
     "over_the_air": ("Rayleigh fading, -20 dB", "#D55E00", "s"),
 }
-VIEWS = {"personal_own": "personal", "tuned_own": "fine-tuned"}
+VIEWS = ("personal_own", "tuned_own")
 RATE = "fine_tune_learning_rate"
+SHORT = {
+    "learning_rate": "step",
+    "server_learning_rate": "server",
+    "personal_learning_rate": "own",
+    "factor_learning_rate": "factors",
+    "eta_alpha": "eta",
+    RATE: "tuning",
+}
+"""Settings, as the tables name them."""
 
 
 @dataclass(frozen=True)
@@ -155,8 +164,7 @@ def choose(ds: xr.Dataset, final: xr.Dataset) -> dict[tuple[str, str], Choice]:
 
 def print_settings(study: Study, choices: Mapping[tuple[str, str], Choice]) -> None:
     """Print the chosen settings; `*` marks one without a tried value on each side."""
-    columns = ("method", "uplink", "points", "best settings", "model")
-    print_head(f"Settings, {study.people}", *columns)
+    print_head(f"Settings, {study.people}", "method", "uplink", "points", "best settings")
     for (method, link), choice in choices.items():
         words = []
         for key, value in choice.setting.values.items():
@@ -166,9 +174,9 @@ def print_settings(study: Study, choices: Mapping[tuple[str, str], Choice]) -> N
                 continue
             tried = choice.setting.list_neighbours(choice.tried, key)
             mark = "" if tried[0] < value < tried[-1] else "*"
-            words.append(f"{key.replace('_', ' ')} {value:g}{mark}")
-        said = "-" if method.startswith(ALONE) else LINKS[link][0].partition(",")[0]
-        print_row(method, said, len(choice.tried), ", ".join(words), VIEWS[choice.view])
+            words.append(f"{SHORT.get(key, key)} {value:g}{mark}")
+        said = "" if method.startswith(ALONE) else LINKS[link][0].split()[0]
+        print_row(method, said, len(choice.tried), ", ".join(words))
 
 
 def replace_diverged(errors: np.ndarray, guess: np.ndarray) -> np.ndarray:
@@ -228,9 +236,8 @@ def print_results(study: Study, outcomes: Mapping[str, Mapping[str, np.ndarray]]
     for link, methods in outcomes.items():
         trials, people = methods[TUNED].shape
         said = f"{study.title}, {LINKS[link][0]}: {people} {study.people}, {trials} trials"
-        bases = (ALONE, TUNED, study.controls[0])
-        columns = (f"minus {ALONE}", "p (Holm)", *(f"minus {base}" for base in bases[1:]))
-        print_head(said, "method", "mean", *columns)
+        bases = (ALONE, TUNED)
+        print_head(said, "method", "mean", f"minus {ALONE}", "p (Holm)", f"minus {TUNED}")
         rivals = [n for n in methods if n != ALONE and n not in study.controls]
         base = methods[ALONE]
         p_values = np.array([compare_pairs(methods[n], base)[3] for n in rivals])
@@ -238,9 +245,9 @@ def print_results(study: Study, outcomes: Mapping[str, Mapping[str, np.ndarray]]
         for name in sorted(methods, key=lambda n: float(methods[n].mean())):
             own = methods[name]
             cells = [
-                "-" if one == name else format_difference(study, own, methods[one]) for one in bases
+                "" if one == name else format_difference(study, own, methods[one]) for one in bases
             ]
-            p = f"{corrected[name]:.2g}" if name in corrected else "-"
+            p = f"{corrected[name]:.2g}" if name in corrected else ""
             print_row(name, f"{own.mean():.4f}", cells[0], p, *cells[1:])
 
 
@@ -248,7 +255,7 @@ def format_difference(study: Study, own: np.ndarray, base: np.ndarray) -> str:
     """Write the mean difference over people and its 95 % interval."""
     pair = compare_pairs(own, base)[:3]
     mean, low, high = (f"{one:+.{study.decimals}f}" for one in pair)
-    return f"{mean} ({low} to {high})"
+    return f"{mean} [{low}, {high}]"
 
 
 def draw(

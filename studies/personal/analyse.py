@@ -13,7 +13,6 @@ from pathlib import Path
 import xarray as xr
 from matplotlib import pyplot as plt
 
-from otafl.analysis.summary import format_mean_std
 from otafl.results.end_values import select_end_total
 from studies.common.looks import TYPE
 from studies.common.tables import (
@@ -30,6 +29,14 @@ ENDS = ("", "_ends", "_more_ends")
 BASES = ("local_only", "fedavg, fine-tuned")
 KINDS = {"personal_own": "", "tuned_own": ", fine-tuned", "own": ", global model"}
 """Start of a variable's name -> what its model is called beside the method."""
+SHORT = {
+    "learning_rate": "step",
+    "personal_learning_rate": "own",
+    "factor_learning_rate": "factors",
+    "server_learning_rate": "server",
+    "fine_tuning": "tuning",
+}
+"""Settings, as the table names them."""
 APART = {"weights=cosine": ", cosine", "attention=0": ", silent", "adaptive=F": ", fixed share"}
 """Setting -> what makes a method of its own of it."""
 
@@ -58,7 +65,7 @@ def find_best(points: xr.Dataset, kind: str) -> tuple[xr.DataArray, str]:
     for key, value in said[place].items():
         tried = sorted({float(one[key]) for one in said})
         mark = "*" if float(value) in (tried[0], tried[-1]) else ""
-        chosen += [f"{key.replace('_', ' ')} {value}{mark}"] if len(tried) > 1 else []
+        chosen += [f"{SHORT.get(key, key)} {value}{mark}"] if len(tried) > 1 else []
     return 100 * select_end_total(points.isel(zip=place), f"{kind}_test_accuracy"), ", ".join(
         chosen
     )
@@ -83,7 +90,7 @@ def main() -> None:
             tried[name + KINDS[kind]] = points.sizes["zip"]
         more |= {name: find_best(points, "tuned_own")[0]} if own else {}
     order = sorted(found, key=lambda name: -float(found[name].mean()))
-    columns = ("accuracy, %", *(f"minus {one}" for one in BASES), "so with 5 more steps")
+    columns = ("accuracy, %", *(f"minus {one}" for one in BASES), "with 5 more steps")
     columns += ("settings", "chosen")
     print_head(
         f"majority class: {float(result['majority_accuracy'].mean()):.1%}", "model", *columns
@@ -91,12 +98,12 @@ def main() -> None:
     for name in order:
         pairs = (found[name], BASES[0]), (found[name], BASES[1]), (more.get(name), BASES[1])
         gains = (compute_gain(one, found[base]) for one, base in pairs if one is not None)
-        cells = [f"{mean:.1f} ({low:.1f} to {high:.1f})" for mean, low, high in gains]
+        cells = [f"{mean:.1f} [{low:.1f}, {high:.1f}]" for mean, low, high in gains]
         print_row(
             name,
-            format_mean_std(found[name].values),
+            f"{float(found[name].mean()):.2f}",
             *cells,
-            *["-"] * (3 - len(cells)),
+            *[""] * (3 - len(cells)),
             tried[name],
             chosen[name],
         )

@@ -41,6 +41,8 @@ OWN_STEPS = ("personal_fading_own_steps", "personal_fading_own_steps_ends")
 OWN = "personal_learning_rate"
 ENDS = ("end_round", "stop_round", "diverged_round")
 """How trials end."""
+TOLD = [-60, -40, -30, 10]
+"""SNRs of the tables [dB]; the figure has one more."""
 USUAL = 0.2
 """The own step of APFL and FedRep in the first result."""
 ABOVE = "points above training alone, ± half the 95 % interval"
@@ -116,7 +118,7 @@ def describe_steps(
 
 def print_own_steps(points: dict[str, xr.Dataset], methods: dict[str, xr.Dataset]) -> None:
     """Print the chosen own and sent steps, and what the choice of an own step gains."""
-    levels = [f"{value:g} dB" for value in methods[ALONE]["snr_db"].values]
+    levels = [f"{value:g} dB" for value in TOLD]
     searched = [name for name, one in methods.items() if len({*one["own"].values.flat}) > 1]
     head = ("method", "power", *levels)
     print_head(f"Points above the own step {USUAL:g}; own step, step of what is sent", *head)
@@ -125,7 +127,8 @@ def print_own_steps(points: dict[str, xr.Dataset], methods: dict[str, xr.Dataset
         usual = [i for i, label in enumerate(labels) if read_steps(str(label))[0] == USUAL]
         before = select_best(name, points[name].isel(algorithm=usual))["accuracy"]
         for power in methods[name]["power"].values:
-            at = [one.sel(power=power).isel(variance=0) for one in (methods[name], before)]
+            both = (methods[name], before)
+            at = [one.sel(power=power, snr_db=TOLD).isel(variance=0) for one in both]
             gains = map(format_gain, compute_gain(at[0]["accuracy"], at[1]))
             pairs = zip(gains, *(at[0][key].values for key in ("own", "sent")), strict=True)
             print_row(name, power, *(f"{gain}; {own:g}, {sent:g}" for gain, own, sent in pairs))
@@ -133,7 +136,7 @@ def print_own_steps(points: dict[str, xr.Dataset], methods: dict[str, xr.Dataset
 
 def format_gain(gain: np.ndarray) -> str:
     mean, low, high = gain
-    return f"{mean:.1f} ({low:.1f} to {high:.1f})"
+    return f"{mean:.1f} [{low:.1f}, {high:.1f}]"
 
 
 def select_cells(methods: dict[str, xr.Dataset], power: str, place: int) -> dict[str, xr.Dataset]:
@@ -167,9 +170,9 @@ def draw(methods: dict[str, xr.Dataset], powers: list[str], path: Path) -> None:
 
 def print_server(ds: xr.Dataset) -> None:
     """Personal models by the server's step."""
-    ds = ds.sel(server_learning_rate=[0.1, 1, 10, 100, 1000])
+    ds = ds.sel(server_learning_rate=[0.1, 1, 10, 100])
     steps = ds["server_learning_rate"].values
-    rates = (f"server step {step:g}" for step in steps)
+    rates = (f"{step:g}" for step in steps)
     print_head("Personal models, %, by the server's step", "method", "at", *rates)
     for label, one in ds.groupby("algorithm"):
         name = str(label).partition("(")[0]
@@ -191,24 +194,23 @@ def main() -> None:
     methods = {name: select_best(name, one) for name, one in points.items()}
     powers = [str(one) for one in methods[ALONE]["power"].values]
     snr_db = methods[ALONE]["snr_db"].values
-    levels = [f"{value:g} dB" for value in snr_db]
+    levels = [f"{value:g} dB" for value in TOLD]
     for power in powers:
         print_head(f"Points above training alone, {power}", "method", *levels)
         here = select_cells(methods, power, 0)
         for name, one in here.items():
             if name != ALONE:
-                gains = compute_gain(one["accuracy"], here[ALONE]["accuracy"])
+                one = one.sel(snr_db=TOLD)
+                gains = compute_gain(one["accuracy"], here[ALONE]["accuracy"].sel(snr_db=TOLD))
                 cells = zip(map(format_gain, gains), one["mark"].values, strict=True)
                 print_row(name, *(f"{gain}{mark}" for gain, mark in cells))
-    print_head(f"Personal models, %, {powers[0]}", "method", *levels)
-    for name, one in select_cells(methods, powers[0], 0).items():
-        values = one["accuracy"].transpose(..., "trial").values
-        print_row(name, *map(format_mean_std, values))
     print_own_steps(points, methods)
     ends = [(power, level) for power in powers for level in snr_db[-2:]]
     columns = (f"{power}, {level:g} dB" for power, level in ends)
     print_head("Points that errors of what is known of channels cost", "method", *columns)
     for name, one in methods.items():
+        if name == ALONE:
+            continue
         at = [one["accuracy"].sel(power=power, snr_db=level) for power, level in ends]
         costs = (compute_gain(part.isel(variance=0), part.isel(variance=1)) for part in at)
         print_row(name, *map(format_gain, costs))

@@ -35,6 +35,8 @@ ARMS = (  # name, what its label has, the prior's mean, whether w takes a Per-Fe
     ("mh, as programmed", "strategy=mh,", "w - memory", "yes"),
 )
 ALONE, BASE = "local only", "pFedMe"
+SHORT = {"learning_rate": "step", "personal_learning_rate": "own", "eta_alpha": "eta"}
+"""Settings, as the table names them."""
 
 
 def find_best(runs: dict[str, xr.Dataset], own: str) -> tuple[xr.DataArray, str]:
@@ -49,7 +51,7 @@ def find_best(runs: dict[str, xr.Dataset], own: str) -> tuple[xr.DataArray, str]
     for key, value in said[chosen].items():
         tried = sorted({float(one.get(key, value)) for one in said.values()})
         mark = "*" if float(value) in (tried[0], tried[-1]) else ""
-        cells += [f"{key.replace('_', ' ')} {value}{mark}"] if len(tried) > 1 else []
+        cells += [f"{SHORT.get(key, key)} {value}{mark}"] if len(tried) > 1 else []
     return mine[chosen]["test"], f"{', '.join(cells)} (of {len(mine)})"
 
 
@@ -72,7 +74,7 @@ def main() -> None:
     for name, _, mean, step in ARMS:
         values, chosen = arms[name]
         gains[name] = 100 * compute_gain(values, arms[BASE][0])
-        difference = "{:.1f} ({:.1f} to {:.1f})".format(*gains[name].round(1) + 0.0)  # no -0.0
+        difference = "{:.1f} [{:.1f}, {:.1f}]".format(*gains[name].round(1) + 0.0)  # no -0.0
         print_row(name, mean, step, format_percent(values), difference, chosen)
     plt.rcParams.update(TYPE | {"axes.grid": True, "grid.alpha": 0.3})
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 5), layout="constrained")

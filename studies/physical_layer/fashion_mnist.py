@@ -40,22 +40,18 @@ def main() -> None:
     budgets = {
         power: BUDGETS[KINDS[int(kind)]] for power, kind in zip(policies, kinds, strict=True)
     }
-    heads = ("power", "budget holds", "devices", *columns)
-    print_head("Accuracy (* with diverged trials)", *heads)
+    title = "Accuracy of GBMA, and points of the others above it (95 %; * with diverged trials)"
+    print_head(title, "power", "budget holds", "devices", *columns)
     for power in policies:
         for count in result["device_count"].values:
-            at = {"power": power, "device_count": count}
+            own, base = (accuracy.sel(power=one, device_count=count) for one in (power, BASE))
             cells = [
-                format_mean_std(accuracy.sel(at | {"snr_db": snr}).values)
-                + "*" * bool(lost.sel(at | {"snr_db": snr}))
+                format_mean_std(own.sel(snr_db=snr).values)
+                if power == BASE
+                else format_points(own.sel(snr_db=snr), base.sel(snr_db=snr))
+                + "*" * bool(lost.sel(power=power, device_count=count, snr_db=snr))
                 for snr in snrs
             ]
-            print_row(power, budgets[power], count, *cells)
-    print_head("Points above GBMA (95 % interval)", *heads)
-    for power in policies[policies != BASE]:
-        for count in result["device_count"].values:
-            own, base = (accuracy.sel(power=one, device_count=count) for one in (power, BASE))
-            cells = [format_points(own.sel(snr_db=snr), base.sel(snr_db=snr)) for snr in snrs]
             print_row(power, budgets[power], count, *cells)
     truncated = accuracy.sel(power="tci(constraint=peak)")
     base = accuracy.sel(power=BASE)

@@ -52,12 +52,12 @@ def main() -> None:
         apart = 100 * compute_gain(each[1:], each[0])
         print_head(
             f"{TITLES[title]}: minus ideal, points (95 % interval of {best.sizes['trial']} trials)",
-            *("budget", "power", *snrs),
+            *("power (budget)", *snrs),
         )
-        print_row(kept["ideal"], "ideal: accuracy", *map(format_mean_std, each.values[0]))
+        print_row("ideal: accuracy", *map(format_mean_std, each.values[0]))
         for name, gain in zip(names[1:], apart, strict=True):
-            cells = (f"{mean:.1f} ({low:.1f} to {high:.1f})" for mean, low, high in gain)
-            print_row(kept[name], name, *cells)
+            cells = (f"{mean:.1f} [{low:.1f}, {high:.1f}]" for mean, low, high in gain)
+            print_row(f"{name} ({kept[name]})", *cells)
     rates = Counter(f"{rate:g}" for rate in best["learning_rate"].values.flat)
     ideal = accuracy.isel({joint: names.index("ideal")})
     print_by_server(args.results, ideal, args.figure)
@@ -106,7 +106,7 @@ def print_by_server(results: Path, ideal: xr.DataArray, figure: Path) -> None:
         )
         for one in each:
             cells = [
-                f"{mean:.1f} ({low:.1f} to {high:.1f}) ({step:g}{'*' * int(is_end)})"
+                f"{mean:.1f} [{low:.1f}, {high:.1f}] ({step:g}{'*' * int(is_end)})"
                 for (mean, low, high), step, is_end in zip(
                     100 * compute_gain(one, base),
                     one[over].values,

@@ -40,21 +40,20 @@ def compare_privacy(results: Path, figures: Path) -> None:
     accuracy = select_final(best, "test_accuracy")
     joules = sum_over_devices(select_final(best, "tx_energy_j").rename("tx_energy_j"))
     spent = 100 * joules.mean("trial") / joules.sel(epsilon=NO_BOUND).mean("trial")
-    said = select_final(best, "dp_epsilon")
-    columns = ("accuracy (step)", "points above no bound", "energy, of no bound")
-    print_head("Privacy: what a bound costs", "SNR", "epsilon", *columns, "epsilon told")
+    columns = ("points above no bound (step)", "energy, % of no bound")
+    print_head("Privacy: what a bound costs", "SNR", "epsilon", *columns)
     figure, axes = make_frame(2, "test accuracy, mean and deviation")
     for j, snr in enumerate(best["snr_db"].values):
         free = {"snr_db": snr, "epsilon": NO_BOUND}
         for epsilon in best["epsilon"].values:
             at, bound = free | {"epsilon": epsilon}, epsilon < NO_BOUND
             own = accuracy.sel(at)
+            whole = f"accuracy {format_mean_std(own.values)}"
             print_row(
                 *(f"{snr:g} dB", f"{epsilon:g}" if bound else "none"),
-                f"{format_mean_std(own.values)} ({float(best['learning_rate'].sel(at)):g})",
-                format_points(own, accuracy.sel(free)) if bound else "-",
-                f"{float(spent.sel(at)):.3g} %",
-                f"{float(said.sel(at).mean()):.3g}",
+                f"{format_points(own, accuracy.sel(free)) if bound else whole}"
+                f" ({float(best['learning_rate'].sel(at)):g})",
+                f"{float(spent.sel(at)):.3g}",
             )
         style = {"label": f"SNR {snr:g} dB", "color": COLOURS[j], "marker": "osD^"[j]}
         bounds, at = best["epsilon"].values[:-1], {"snr_db": snr, "epsilon": slice(0, 1e8)}

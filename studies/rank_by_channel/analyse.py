@@ -94,7 +94,7 @@ def main() -> None:
     budget = classify_budgets(result)
     peak = [k for k, name in enumerate(powers) if budget[name] == "peak"]
     means = accuracy.mean("trial").values
-    ranks = {"accuracy": order(-means[:, peak]), "error": order(error[:, peak])}
+    rank = order(-means[:, peak])
     trials = best.sizes["trial"]
     steps = best["server_learning_rate"].values
     ends = result["server_learning_rate"].values[[0, -1]]
@@ -102,19 +102,20 @@ def main() -> None:
     title = f"Accuracy, mean ± deviation of {trials} trials (rank); server's step, * an end"
     row = {
         title: (accuracy.values, format_mean_std, stepped),
-        f"Aggregation error, median of {trials} trials (rank)": (
+        f"Aggregation error, median of {trials} trials": (
             error,
             "{:.2g}".format,
             np.full(error.shape, ""),
         ),
     }
-    for (title, (values, say, behind)), rank in zip(row.items(), ranks.values(), strict=True):
-        print_head(title, "budget", "power", *names)
+    for title, (values, say, behind) in row.items():
+        print_head(title, "power (budget)", *names)
         for k in sorted(range(len(powers)), key=lambda k: budget[powers[k]]):
-            placed = [f" ({one})" for one in rank[:, peak.index(k)]] if k in peak else [""] * 9
+            is_ranked = k in peak and "rank" in title
+            placed = [f" ({one})" for one in rank[:, peak.index(k)]] if is_ranked else [""] * 9
             parts = zip(values[:, k], placed, behind[:, k], strict=False)
             cells = [say(one) + place + step for one, place, step in parts]
-            print_row(budget[powers[k]], powers[k], *cells)
+            print_row(f"{powers[k]} ({budget[powers[k]]})", *cells)
     print_head("Ranks at the peak budget", "", *names)
     learned = -accuracy.transpose("channel", "power", "trial").values[:, peak]
     missed = select_final(best, "aggregation_nmse").transpose("channel", "power", "trial")
@@ -129,7 +130,7 @@ def main() -> None:
     top = [peak[int(one.argmax())] for one in means[:, peak]]
     print_row("best there", *(powers[k] for k in top))
     gains = [100 * compute_gain(accuracy[c, k], accuracy[c, top[0]]) for c, k in enumerate(top)]
-    apart = (f"{mean:.1f} ({low:.1f} to {high:.1f})" for mean, low, high in gains)
+    apart = (f"{mean:.1f} [{low:.1f}, {high:.1f}]" for mean, low, high in gains)
     print_row(f"points above {powers[top[0]]}", *apart)
     pair = (accuracy.isel(power=powers.index(name)) for name in ("cotaf", "cao_static"))
     steps_apart = (format_points(*two) for two in zip(*pair, strict=True))
@@ -183,7 +184,7 @@ def print_cells(results: Path, result: xr.Dataset) -> None:
     )
     print_head(
         "UMi at 1 mW by the threshold of `cotaf`",
-        *("data and model", "h_min", "devices that send", "validation, %", "accuracy (step)"),
+        *("data and model", "h_min", "devices that send", "accuracy (step)"),
         *("points above h_min 0.1", "points of pre_scaler above it"),
     )
     print_thresholds(digits, of_digits, field_own[1], 200)
@@ -197,13 +198,10 @@ def print_thresholds(
     usual, bound = (read_tuned(one, rounds)[0] for one in (found[0.1], pre_scaler))
     for least, one in found.items():
         values, step = read_tuned(one, rounds)
-        at = {"server_learning_rate": float(step.rstrip("*"))}
-        counted = count_diverged(one, to_last_round=True)
-        score = counted["validation_accuracy"].sel(round=rounds, **at).mean()
-        cells = f"{float(read_senders(one)):.1f}", f"{100 * float(score):.1f}"
         accuracy = f"{format_mean_std(values.values)} ({step})"
         gain = "" if least == 0.1 else format_points(values, usual)
-        print_row(setting, f"{least:g}", *cells, accuracy, gain, format_points(bound, values))
+        sent = f"{float(read_senders(one)):.1f}"
+        print_row(setting, f"{least:g}", sent, accuracy, gain, format_points(bound, values))
 
 
 def read_senders(ds: xr.Dataset) -> xr.DataArray:
@@ -244,7 +242,7 @@ def format_correlations(first: Score, second: Score | None = None) -> list[str]:
     point = correlate(first, second, np.arange(trials), np.arange(policies))
     cells = []
     for mean, least, most in zip(point, low, high, strict=True):
-        cells.append(f"{mean:.2f} ({least:.2f} to {most:.2f})" if least < most else f"{mean:.2f}")
+        cells.append(f"{mean:.2f} [{least:.2f}, {most:.2f}]" if least < most else f"{mean:.2f}")
     return cells
 
 

@@ -52,7 +52,7 @@ def parse_reuse(label: str) -> int:
 
 def format_difference(one: xr.DataArray, other: xr.DataArray) -> str:
     mean, low, high = 100 * compute_gain(one, other)
-    return f"{mean:.1f} ({low:.1f} to {high:.1f})"
+    return f"{mean:.1f} [{low:.1f}, {high:.1f}]"
 
 
 def format_cost_difference(one: xr.DataArray, other: xr.DataArray) -> str:
@@ -60,7 +60,7 @@ def format_cost_difference(one: xr.DataArray, other: xr.DataArray) -> str:
     if not (one.notnull().all() and other.notnull().all()):
         return "-"
     mean, low, high = compute_gain(one, other)
-    return f"{mean:.3f} ({low:.3f} to {high:.3f})"
+    return f"{mean:.3f} [{low:.3f}, {high:.3f}]"
 
 
 def compare(best: xr.Dataset, radiated: xr.DataArray, reuses: list[int]) -> None:
@@ -126,9 +126,9 @@ def main() -> None:
                 costs = [one.sel(at).values for one in (seconds, radiated)]
                 print_row(
                     *("yes" if cloud else "no", reuse, f"{float(best['learning_rate'].sel(at)):g}"),
-                    format_mean_std(own.values),
-                    format_difference(own, alone[reuse]) if cloud else "-",
-                    "-" if own is first else format_difference(own, first),
+                    f"{float(own.mean()):.3f}" if cloud else format_mean_std(own.values),
+                    format_difference(own, alone[reuse]) if cloud else "",
+                    "" if own is first else format_difference(own, first),
                     *map(format_reached, costs),
                 )
                 name = f"reuse {reuse}{', cloud' if cloud else ''}"

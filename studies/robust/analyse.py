@@ -67,15 +67,13 @@ def title(partition: object) -> str:
     return TITLES.get(str(partition), "two classes a device")
 
 
-def print_worst(result: xr.Dataset, accuracy: xr.DataArray, labels: list[str], part: str) -> None:
+def print_worst(accuracy: xr.DataArray, labels: list[str], part: str) -> None:
     """Print the lowest mean accuracy over the attacks by the number of attackers."""
-    rounds = int(result["round"].values[-1])
-    uses = select_at_end(result, "uplink_symbols").sel(byzantine=0).isel(attack=0).mean("trial")
     here = accuracy.sel(partition=part)
-    numbers = [int(number) for number in here["byzantine"].values]
+    numbers = [int(number) for number in here["byzantine"].values if number != 2]
     print_head(
         f"Equal rounds, worst of five attacks, {title(part)}",
-        *("uplink", "channel uses a round", "no attackers"),
+        *("uplink", "no attackers"),
         *(f"{100 * number // 20} %" for number in numbers[1:]),
     )
     for place, name in enumerate(labels):
@@ -83,7 +81,7 @@ def print_worst(result: xr.Dataset, accuracy: xr.DataArray, labels: list[str], p
         for number in numbers:
             own = here.sel(byzantine=number).isel(zip=place).transpose("attack", "trial").values
             cells.append(format_mean_std(own[own.mean(1).argmin()]))
-        print_row(name, f"{float(uses.isel(zip=place).mean()) / rounds:,.0f}", *cells)
+        print_row(name, *cells)
 
 
 def compare_air_attacks(result: xr.Dataset) -> None:
@@ -148,7 +146,7 @@ def main() -> None:
     accuracy = select_at_end(result, "test_accuracy")
     labels = [label(result, place) for place in range(result.sizes["zip"])]
     for part in map(str, accuracy["partition"].values):
-        print_worst(result, accuracy, labels, part)
+        print_worst(accuracy, labels, part)
     if (air := find_companion(args.results, "robust_air")) is not None:
         compare_air_attacks(air)
     if (steps := find_companion(args.results, "robust_step_size")) is not None:

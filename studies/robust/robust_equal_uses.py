@@ -84,9 +84,7 @@ def read_entry(transport: str, groups: str, rule: str, codec: str, rounds: int) 
     number = DEVICES if groups == "devices" else int(groups)
     of = RULES.get(rule, rule.replace("_", " "))
     if name == "fsk_majority_vote":
-        return Entry(
-            "majority vote", f"step of a vote {given['step']}", rounds, float(given["step"])
-        )
+        return Entry("majority vote", f"vote {given['step']}", rounds, float(given["step"]))
     if name == "type_based":
         text = f"{given.get('levels', 16)} levels, range {given['range']}"
         return Entry("type-based, median", text, rounds, float(given["range"]))
@@ -167,9 +165,11 @@ def list_places(result: xr.Dataset) -> dict[tuple[str, str], int]:
     }
 
 
+NO_ATTACK = "no attackers", {"attack": ATTACKS[0], "byzantine": 0}
+
+
 def list_cases() -> Iterator[tuple[str, dict[str, object]]]:
     """List the columns of accuracies: the attack and the number of attackers."""
-    yield "no attackers", {"attack": ATTACKS[0], "byzantine": 0}
     for attack, count in itertools.product(ATTACKS, (4, 6)):
         text = f"{attack.replace('_', ' ')}, {100 * count // DEVICES} %"
         yield text, {"attack": attack, "byzantine": count}
@@ -189,49 +189,39 @@ def format_gain(values: xr.DataArray, base: xr.DataArray) -> str:
 def print_chosen(result: xr.Dataset, best: dict[tuple[str, str], Chosen]) -> None:
     """Print the rounds, the channel uses and the tuned settings."""
     uses = select_at_end(result, "uplink_symbols").sel(byzantine=0).isel(attack=0).mean("trial")
-    print_head(
-        "Tuned settings",
-        *("data", "uplink", "rounds", "channel uses", "step size", "other settings"),
-    )
-    for (part, label), at in list_places(result).items():
-        one = best[part, label]
-        print_row(
-            *(PARTITIONS[part], label, one.entry.rounds, f"{float(uses[at]):,.0f}"),
-            f"{one.learning_rate:g}{'' if one.is_interior else ' (end of the grid)'}",
-            one.entry.settings,
+    print_head("Tuned step sizes, * an end", "uplink", "rounds", "uses", *PARTITIONS.values())
+    places = list_places(result)
+    for label in dict.fromkeys(label for _, label in places):
+        tuned = [best[part, label] for part in PARTITIONS]
+        cells = (
+            f"{one.learning_rate:g}{'' if one.is_interior else '*'}"
+            f"{one.entry.settings and '; '}{one.entry.settings}"
+            for one in tuned
         )
+        spent = float(uses[places[next(iter(PARTITIONS)), label]])
+        print_row(label, tuned[0].entry.rounds, f"{spent:,.0f}", *cells)
 
 
 def print_accuracy(result: xr.Dataset, part: str) -> None:
-    """Print the accuracy of each uplink under each attack, for one partition."""
-    accuracy, cases = select_at_end(result, "test_accuracy"), list(list_cases())
-    print_head(
-        f"Accuracy at equal channel uses, {PARTITIONS[part]}",
-        *("uplink", "rounds", *(text for text, _ in cases)),
-    )
-    entries = list_entries(result)
-    for (own, label), at in list_places(result).items():
-        if own == part:
-            values = [format_cell(accuracy.isel(zip=at).sel(case)) for _, case in cases]
-            print_row(label, entries[at].rounds, *values)
-
-
-def print_gains(result: xr.Dataset, part: str) -> None:
-    """Print the points against the sum without attackers and with 20 %, for one partition."""
+    """Print, for one partition, the points against the sum without attackers and with 20 %, where
+    the sum still learns, and the accuracies of the sum and with 30 %.
+    """
     accuracy, places = select_at_end(result, "test_accuracy"), list_places(result)
-    cases = [(text, case) for text, case in list_cases() if case["byzantine"] in (0, 4)]
-    print_head(
-        f"Points against the sum at equal channel uses, {PARTITIONS[part]}, paired",
-        *("uplink", *(text for text, _ in cases)),
-    )
-    if (part, "sum") not in places:
-        print_row("the sum was not run", *("-" for _ in cases))
-        return
+    cases = sorted([NO_ATTACK, *list_cases()], key=lambda case: case[1]["byzantine"])
+    words = [f"{text}{': accuracy' * (case['byzantine'] == 6)}" for text, case in cases]
+    title = f"Points against the sum at equal channel uses, {PARTITIONS[part]}"
+    print_head(title, "uplink", *words)
     base = accuracy.isel(zip=places[part, "sum"], drop=True)
     for (own, label), at in places.items():
-        if own == part and label != "sum":
+        if own == part:
             one = accuracy.isel(zip=at, drop=True)
-            print_row(label, *(format_gain(one.sel(case), base.sel(case)) for _, case in cases))
+            cells = (
+                format_cell(one.sel(case))
+                if label == "sum" or case["byzantine"] == 6
+                else format_gain(one.sel(case), base.sel(case))
+                for _, case in cases
+            )
+            print_row(f"{label}{': accuracy' * (label == 'sum')}", *cells)
 
 
 def print_tables(result: xr.Dataset, best: dict[tuple[str, str], Chosen]) -> None:
@@ -239,8 +229,6 @@ def print_tables(result: xr.Dataset, best: dict[tuple[str, str], Chosen]) -> Non
     print_chosen(result, best)
     for part in PARTITIONS:
         print_accuracy(result, part)
-    for part in PARTITIONS:
-        print_gains(result, part)
 
 
 def draw(result: xr.Dataset, path: Path) -> None:

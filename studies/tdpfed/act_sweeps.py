@@ -36,7 +36,7 @@ def main() -> None:
     torch.manual_seed(0)
     random = [f"{count} sweep{'s' * (count > 1)} from random" for count in SWEEPS]
     columns = ("a device's own", "AFM", "5 sweeps from AFM", *random)
-    print_head("From the mean of ten kernels", "kernel", "modes", "rank", *columns)
+    print_head("From the mean of ten kernels", "kernel", "rank", *columns)
     for name, (modes, rank) in KERNELS.items():
         deviation = cp.start_deviation(modes[0] * modes[1] * modes[2], rank, len(modes))
         shape = [(1, rank, size) for size in modes]
@@ -55,7 +55,7 @@ def main() -> None:
             start, _ = cp.run_als(mean, start, sweeps - done, change=0.0)
             done = sweeps
             cells.append(format_percent(mean, start))
-        print_row(name, " x ".join(map(str, modes)), rank, *cells)
+        print_row(f"{name}, {'x'.join(map(str, modes))}", rank, *cells)
 
 
 if __name__ == "__main__":

@@ -50,8 +50,8 @@ TABLE_3 = (  # method, paper (MNIST), whose model the paper's number is
 SUBSETS = (
     ("FedAvg (s.a.r.) x1.5", 96.15),
     ("FedAvg (s.a.r.) x2", 95.80),
-    ("FedAvg, sent alone are averaged, x1.5", ""),
-    ("FedAvg, sent alone are averaged, x2", ""),
+    ("FedAvg, sent ones averaged, x1.5", ""),
+    ("FedAvg, sent ones averaged, x2", ""),
 )
 TABLE_4 = (  # of the scenario's points: what is set otherwise, paper (MNIST)
     ("baseline", 98.97),
@@ -75,8 +75,8 @@ LONGER = (  # place, method and whose model, variable
     (4, "TDPFed x1.5, global", GLOBAL),
     (5, "FedAvg (s.a.r.) x1.5, global", GLOBAL),
     (6, "FedAvg (s.a.r.) x2, global", GLOBAL),
-    (7, "FedAvg, sent alone are averaged, x1.5, global", GLOBAL),
-    (8, "FedAvg, sent alone are averaged, x2, global", GLOBAL),
+    (7, "FedAvg, sent ones averaged, x1.5, global", GLOBAL),
+    (8, "FedAvg, sent ones averaged, x2, global", GLOBAL),
 )
 DRAWN = {3: COLOURS[1], 2: COLOURS[3], 0: COLOURS[2], 1: COLOURS[4]}
 """Places of these that the figure has, with the colours of Table III."""
@@ -92,7 +92,7 @@ COMPARED = (  # places, and the variable of both
     ("TDPFed x1.5 minus TDPFed x2, global", 4, 3, GLOBAL),
     ("FedAvg (s.a.r.) x1.5 minus FedAvg, global", 5, 0, GLOBAL),
     ("FedAvg (s.a.r.) x2 minus FedAvg, global", 6, 0, GLOBAL),
-    ("FedAvg, sent alone are averaged, x2, minus FedAvg, global", 8, 0, GLOBAL),
+    ("FedAvg, sent ones averaged, x2, minus FedAvg, global", 8, 0, GLOBAL),
 )
 LOSSES = (  # panel, place, method, line, variable
     (0, 3, "TDPFed x2", "-", "train_loss"),
@@ -116,15 +116,11 @@ RATIOS = (  # places, and the variable of both
 )
 
 
-def format_cells(one: xr.Dataset, variable: str) -> tuple[str, str]:
-    """In percent, after the last round and at the best one."""
+def format_cell(one: xr.Dataset, variable: str) -> str:
+    """In percent, after the last round."""
     if variable not in one or not bool(one[variable].notnull().any()):
-        return "-", "-"
-    values = 100.0 * one[variable]
-    best = values.sel(round=slice(1, None)).max("round")
-    return format_mean_std((100.0 * select_final(one, variable)).values), format_mean_std(
-        best.values
-    )
+        return ""
+    return format_mean_std((100.0 * select_final(one, variable)).values)
 
 
 def format_symbols(one: xr.Dataset) -> str:
@@ -146,10 +142,10 @@ def print_table_4(ds: xr.Dataset) -> None:
         for variable in (PERSONAL, GLOBAL):
             values = select_final(ds, variable)
             one, base = values.isel(zip=place), values.isel(zip=0)
-            cells += [
-                format_mean_std(100.0 * one.values),
-                format_points(one, base) if place else "",
-            ]
+            mean = (
+                f"{100.0 * float(one.mean()):.1f}" if place else format_mean_std(100 * one.values)
+            )
+            cells += [mean, format_points(one, base) if place else ""]
         off = f"{printed - TABLE_4[0][1]:+.2f}" if place else ""
         print_row(setting, printed, off, *cells)
 
@@ -183,7 +179,7 @@ def print_long_runs(ds: xr.Dataset, axes: Axes) -> None:
         if at in DRAWN:
             style = {"color": DRAWN[at], "ls": "-" if variable == PERSONAL else "--"}
             draw_band(axes, known, curve.sel(round=known), label=method, **style)
-    print_head(f"{title}, in the same trials", "difference", *map(str, shown))
+    print_head("Differences in the same trials", "difference", *map(str, shown))
     for difference, one, base, variable in COMPARED:
         a, b = (ds[variable].isel(zip=place) for place in (one, base))
         print_row(difference, *(format_points(a.sel(round=t), b.sel(round=t)) for t in shown))
@@ -206,7 +202,7 @@ def print_losses(ds: xr.Dataset, path: Path) -> None:
         logs = shown.isel(zip=one) - shown.isel(zip=base)
         half, mean = compute_half_interval(logs), logs.mean("trial")
         ends = np.exp(np.stack([mean, mean - half, mean + half], -1))
-        print_row(name, *("{:.2f} ({:.2f} to {:.2f})".format(*of_round) for of_round in ends))
+        print_row(name, *("{:.2f} [{:.2f}, {:.2f}]".format(*of_round) for of_round in ends))
     figure, axes = make_frame(2, "loss: mean, 95 % interval")
     colours = dict(zip((3, 2, 1, 0), COLOURS, strict=False))
     for panel, at, name, line, variable in LOSSES:
@@ -234,7 +230,7 @@ def draw_rounds(
 
 def main() -> None:
     args = parse_study_arguments(__doc__, "tdpfed.png")
-    columns = ("personal, last", "personal, best", "global, last", "global, best")
+    columns = ("personal, last", "global, last")
     second = open_result(args.results, "tdpfed_table2")
     alone = open_result(args.results, "tdpfed_table3_alone")
     long = open_result(args.results, "tdpfed_long")
@@ -242,7 +238,7 @@ def main() -> None:
     rounds, trials = int(second["round"].max()), second.sizes["trial"]
     print_head(
         f"Table II: {rounds} rounds, {trials} trials; the majority class alone: {majority:.1f} %",
-        *("aggregation", "compression", "paper (MNIST)", *columns, "prox gap"),
+        *("aggregation", "compression", "paper (MNIST)", *columns),
         *(f"{whose}, last, minus afm" for whose in ("personal", "global")),
     )
     plt.rcParams.update(TYPE)
@@ -253,7 +249,6 @@ def main() -> None:
             one = second.sel(aggregation=name, compression_rate=rate)
             if not bool(one[PERSONAL].notnull().any()):  # an unfinished sweep
                 continue
-            gap = format_mean_std(select_final(one, "prox_gap").values)
             paper = TABLE_2.get((str(name), float(rate)), "")
             mean = second.sel(aggregation="afm", compression_rate=rate)
             ends = ([select_final(a, which) for a in (one, mean)] for which in (PERSONAL, GLOBAL))
@@ -262,29 +257,26 @@ def main() -> None:
                 name,
                 f"x{rate:g}",
                 paper,
-                *format_cells(one, PERSONAL),
-                *format_cells(one, GLOBAL),
-                gap,
+                *(format_cell(one, variable) for variable in (PERSONAL, GLOBAL)),
                 *gains,
             )
     same = long.isel(zip=1)  # each device alone, on the same samples and minibatches
     early = same.sel(round=slice(0, rounds))
-    cells = format_cells(early.assign(final_round=early["final_round"].clip(max=rounds)), PERSONAL)
-    print_row("each device alone", "", "", *cells, *["-"] * 5)
+    cell = format_cell(early.assign(final_round=early["final_round"].clip(max=rounds)), PERSONAL)
+    print_row("each device alone", "", "", cell, *[""] * 3)
     third = open_result(args.results, "tdpfed_table3_rivals")
     subsets = open_result(args.results, "tdpfed_table3_sar")
     rounds, trials = int(third["round"].max()), third.sizes["trial"]
     print_head(
         f"Table III: {rounds} rounds, {trials} trials",
-        *("method", "paper (MNIST)", *columns, "reals that a device sends in a round"),
+        *("method", "paper (MNIST)", *columns, "reals a round"),
     )
     for place, (method, paper, variable) in enumerate(TABLE_3):
         one = third.isel(zip=place)
         print_row(
             method,
             paper,
-            *format_cells(one, PERSONAL),
-            *format_cells(one, GLOBAL),
+            *(format_cell(one, variable) for variable in (PERSONAL, GLOBAL)),
             format_symbols(one),
         )
         shift = 0.15 * (place - 1.5)
@@ -293,8 +285,7 @@ def main() -> None:
     print_row(
         "each device alone",
         "",
-        *format_cells(alone, PERSONAL),
-        *format_cells(alone, GLOBAL),
+        *(format_cell(alone, variable) for variable in (PERSONAL, GLOBAL)),
         format_symbols(alone),
     )
     for place, (method, printed) in enumerate(SUBSETS):
@@ -303,9 +294,8 @@ def main() -> None:
         print_row(
             method,
             printed,
-            "-",
-            "-",
-            *format_cells(one, GLOBAL),
+            "",
+            format_cell(one, GLOBAL),
             f"{share} of {format_symbols(one)}",
         )
     fourth = open_result(args.results, "tdpfed_table4")

@@ -77,7 +77,7 @@ def estimate_mean(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def format_ratio(simulated: np.ndarray, law: float) -> str:
     """Write the ratio of a simulated mean to its closed form, with its interval."""
     mean, half = estimate_mean(simulated / law)
-    return f"{mean:.3f} ({mean - half:.3f} to {mean + half:.3f})"
+    return f"{mean:.3f} [{mean - half:.3f}, {mean + half:.3f}]"
 
 
 def iterate_points(ds: xr.Dataset) -> Iterator[tuple[Any, np.ndarray, np.ndarray]]:
@@ -160,7 +160,7 @@ def compare_floors(ds: xr.Dataset, title: str, store: Path) -> dict[tuple[float,
         slopes = np.polyfit(places, np.log([floor for _, floor, _ in rows]), 1)[0]
         mean, half = estimate_mean(slopes)
         law = np.polyfit(places, np.log([one for _, _, one in rows]), 1)[0]
-        said = f"{mean:.2f} ({mean - half:.2f} to {mean + half:.2f})"
+        said = f"{mean:.2f} [{mean - half:.2f}, {mean + half:.2f}]"
         print_row(LEVELS[gamma][2], kind, "exponent", f"{law:.2f}", said)
         curves[gamma, alone] = Curve(
             np.array([count for count, _, _ in rows]),
@@ -188,22 +188,20 @@ def compare_policies(ds: xr.Dataset) -> dict[str, Curve]:
         found.setdefault(scenario.power.name, []).append((snr, risk[-1], law))
         courses.setdefault(scenario.power.name, risk)  # of the least SNR
     levels = [f"{snr:g} dB" for snr, _, _ in next(iter(found.values()))]
-    print_head(f"Power policies: risk after round {rounds[-1]}", "policy", *levels)
-    for name, rows in found.items():
-        means = (estimate_mean(last) for _, last, _ in rows)
-        print_row(f"`{name}`", *(f"{mean:.3g} ± {half:.1g}" for mean, half in means))
     print_head("Power policies: simulated over closed form", "policy", *levels)
     for name, cells in ratios.items():
         print_row(f"`{name}`", *cells)
     best = "cao_static"
     print_head(f"Risk over that of `{best}` after round {rounds[-1]}, paired", "policy", *levels)
+    means = (estimate_mean(last) for _, last, _ in found[best])
+    print_row(f"`{best}`: risk", *(f"{mean:.3g} ± {half:.1g}" for mean, half in means))
     for name, rows in found.items():
         if name != best:
             pairs = zip(rows, found[best], strict=True)
             print_row(
                 f"`{name}`", *(format_quotient(own, base) for (_, own, _), (_, base, _) in pairs)
             )
-    shown = [list(rounds).index(one) for one in (20, 40, 60, 72, 80)]
+    shown = [list(rounds).index(one) for one in (20, 60, 72)]
     title = f"Risk over that of `{best}` at {levels[0]} by round, paired"
     print_head(title, "policy", *(f"round {rounds[i]}" for i in shown))
     for name, course in courses.items():
@@ -219,7 +217,7 @@ def format_quotient(own: np.ndarray, base: np.ndarray) -> str:
     """Write the geometric mean of the quotients of pairs of trials, with its interval."""
     mean, half = estimate_mean(np.log(own / base))
     low, middle, high = np.exp([mean - half, mean, mean + half])
-    return f"{middle:.3g} ({low:.3g} to {high:.3g})"
+    return f"{middle:.3g} [{low:.3g}, {high:.3g}]"
 
 
 def compare_models(ds: xr.Dataset) -> list[Curve]:
@@ -248,7 +246,7 @@ def compare_models(ds: xr.Dataset) -> list[Curve]:
             curve.law[late - 6 : late + 7].mean() / curve.law[early - 1 : early + 2].mean()
         )
         mean, half = estimate_mean(grown)
-        said = f"{mean:.2f} ({mean - half:.2f} to {mean + half:.2f})"
+        said = f"{mean:.2f} [{mean - half:.2f}, {mean + half:.2f}]"
         last = curve.simulated[-4:].mean(0), float(curve.law[-4:].mean())
         print_row(name, said, f"{law / np.log(4.0):.2f}", format_ratio(*last))
     return found

@@ -22,7 +22,7 @@ def fit_exponent(seconds: xr.DataArray) -> str:
     slopes = np.polyfit(np.log(seconds["device_count"].values), logs, 1)[0]
     slope = xr.DataArray(slopes, dims="trial")
     mean, half = float(slope.mean()), float(compute_half_interval(slope))
-    return f"{mean:.2f} ({mean - half:.2f} to {mean + half:.2f})" if half > 1e-9 else f"{mean:.2f}"
+    return f"{mean:.2f} [{mean - half:.2f}, {mean + half:.2f}]" if half > 1e-9 else f"{mean:.2f}"
 
 
 def main() -> None:

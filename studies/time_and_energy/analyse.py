@@ -71,7 +71,7 @@ def find_lives(best: xr.Dataset) -> Lives:
     return Lives(seconds, accuracy)
 
 
-def print_table(title: str, best: xr.Dataset, lives: Lives, causes: list[str]) -> None:
+def print_table(title: str, best: xr.Dataset, lives: Lives) -> None:
     """Print a row for each place along the one axis of a result."""
     (dim,) = (str(one) for one in best["final_round"].dims)
     dies = bool(lives.seconds.notnull().any())
@@ -79,24 +79,25 @@ def print_table(title: str, best: xr.Dataset, lives: Lives, causes: list[str]) -
     base = {dim: 0}
     columns = {"accuracy": 100 * accuracy}
     if dies:
-        columns |= {"seconds": read_end(best, "sim_time_s"), "half gone after": lives.seconds}
-        columns["accuracy then"] = 100 * lives.accuracy
+        columns |= {"half gone after, s": lives.seconds, "accuracy then": 100 * lives.accuracy}
     else:
         columns |= {"updates used": read_end(best, "updates_used")}
         columns |= {"lost": read_end(best, "updates_lost")}
     names = name_rows(best, dim)
     heads = list(columns)
     heads.insert(1, f"minus {names[0]}")
-    heads[5:5] = ["then minus full"] * dies
-    print_head(title, "", *heads, *(f"{cause} J" for cause in causes))
+    heads[4:4] = ["then minus full"] * dies
+    print_head(title, "", *heads, "transmit J", "other J")
     for row, name in enumerate(names):
         here = {dim: row}
         cells = [format_mean_std(values.isel(here).values) for values in columns.values()]
         gained = [accuracy, *[lives.accuracy] * dies]
         points = [format_points(one.isel(here), one.isel(base)) if row else "" for one in gained]
         cells.insert(1, points[0])
-        cells[5:5] = points[1:]
-        cells += [f"{float(joules.isel(here).sel(cause=one).mean()):.3g}" for one in causes]
+        cells[4:4] = points[1:]
+        sent = float(joules.isel(here).sel(cause="transmit").mean())
+        whole = float(joules.isel(here).sum("cause").mean())
+        cells += [f"{sent:.3g}", f"{whole - sent:.3g}"]
         print_row(name, *cells)
 
 
@@ -136,15 +137,13 @@ def print_study(name: str, result: xr.Dataset, figures: Path) -> None:
     """Print a table for each value of the second axis of a result, and draw the first one."""
     best = otafl.select_tuned(result, over="learning_rate")
     best = best.assign(energy=sum_over_devices(best["device_energy_j"], {"cause"}))
-    spent = best["energy"].sum([dim for dim in best["energy"].dims if dim != "cause"])
-    causes = [str(one) for one in spent["cause"].values if spent.sel(cause=one) > 0]
     lives = find_lives(best)
     _, *others = map(str, best["final_round"].dims)
     for place in np.ndindex(*(best.sizes[dim] for dim in others)):
         at = dict(zip(others, place, strict=True))
         said = ", ".join(f"{dim} {best[dim].values[i]:g}" for dim, i in at.items())
         here = Lives(*(one.isel(at) for one in lives))
-        print_table(f"{name}{', ' if said else ''}{said}", best.isel(at), here, causes)
+        print_table(f"{name}{', ' if said else ''}{said}", best.isel(at), here)
         if not any(place):
             draw(best.isel(at), here, figures / f"{name}.png")
 

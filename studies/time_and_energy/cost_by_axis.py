@@ -31,7 +31,8 @@ from studies.common.tables import (
     print_row,
 )
 
-COSTS = {"sim_time_s": "Simulated seconds", "energy_j": "Joules", "tx_energy_j": "Joules radiated"}
+TIMED = "Simulated seconds; step chosen"
+COSTS = {"sim_time_s": TIMED, "energy_j": "Joules", "tx_energy_j": "Joules radiated"}
 STEP = "learning_rate"
 LABELS = ("transport", "power", "codec")
 ENDS = ("_ends", "_more_ends")
@@ -64,9 +65,11 @@ def main() -> None:
     chosen = ds[STEP].where(costs["reached"].sum("trial") > 0)
     is_end = np.any([ds[STEP] == ds[end] for end in ("least", "most")], axis=0)
     cells = {title: map_values(costs[name].values, format_value) for name, title in COSTS.items()}
-    cells["Step chosen"] = map_values(np.stack([chosen, is_end], -1), format_step)
+    steps = map_values(np.stack([chosen, is_end], -1), format_step)
+    joined = (zip(*rows, strict=True) for rows in zip(cells[TIMED], steps, strict=True))
+    cells[TIMED] = [["; ".join(pair) for pair in row] for row in joined]
     for title, rows in cells.items():
-        print_head(title, "point", *(f"{args.by} {value}" for value in ds[args.by].values))
+        print_head(title, f"point; {args.by}", *(f"{value:g}" for value in ds[args.by].values))
         for point, row in zip(ds["point"].values, rows, strict=True):
             print_row(point, *row)
     if args.figure:

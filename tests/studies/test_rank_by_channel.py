@@ -25,4 +25,4 @@ def test_correlations_are_spearmans_of_the_drawn_policies_and_trials() -> None:
 def test_intervals_grow_by_policies_although_trials_agree() -> None:
     """Four equal trials leave nothing to resample but policies."""
     values = np.repeat([[[1.0], [2.0], [3.0]], [[1.0], [3.0], [2.0]]], 4, axis=2)
-    assert format_correlations((values, np.mean)) == ["1.00", "0.50 (-1.00 to 1.00)"]
+    assert format_correlations((values, np.mean)) == ["1.00", "0.50 [-1.00, 1.00]"]

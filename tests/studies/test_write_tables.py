@@ -43,6 +43,13 @@ def test_marked_tables_are_replaced_and_other_text_is_kept() -> None:
     assert filled == page.replace("old\n", "| c |\n|---|\n")
 
 
+def test_every_table_is_written_below_its_title() -> None:
+    page = "Text\n\n<!-- every table -->\nold\n<!-- end -->\nkept\n"
+    filled = write_tables.fill_page(page, {"one": "| a |\n", "two": "| b |\n"})
+    assert "\n**one**\n\n| a |\n\n**two**\n\n| b |\n\n<!-- end -->\nkept\n" in filled
+    assert "old" not in filled
+
+
 def test_unknown_tables_are_refused() -> None:
     page = "<!-- table: nowhere -->\n<!-- end table -->\n"
     with pytest.raises(write_tables.UnknownTableError, match="nowhere"):
@@ -52,7 +59,7 @@ def test_unknown_tables_are_refused() -> None:
 def test_pages_mark_their_tables_completely() -> None:
     texts = {path: path.read_text() for path in PAGES}
     begun = {path: page.count("<!-- table: ") for path, page in texts.items()}
-    assert min(begun.values()) > 0
+    assert all(begun[path] or write_tables.EVERY.search(page) for path, page in texts.items())
     assert begun == {path: page.count("<!-- end table -->") for path, page in texts.items()}
     assert begun == {path: len(write_tables.TABLE.findall(page)) for path, page in texts.items()}
 
@@ -64,7 +71,9 @@ def test_tables_equal_the_data(pages: list[Path], tmp_path: Path) -> None:
     tables = write_tables.run_commands("".join(texts), tmp_path)
     assert [write_tables.fill_page(text, tables) for text in texts] == texts
     marked = [title for text in texts for _, title, *_ in write_tables.TABLE.findall(text)]
-    assert {remove_number(title) for title in tables} == {remove_number(title) for title in marked}
+    if not any(map(write_tables.EVERY.search, texts)):
+        printed = {remove_number(title) for title in tables}
+        assert printed == {remove_number(title) for title in marked}
     pictures = list(tmp_path.glob("*.png"))
     assert len(pictures) >= sum(PICTURES.get(path.parent.name, 0) for path in pages)
     assert all(picture.stat().st_size > 10_000 for picture in pictures)
