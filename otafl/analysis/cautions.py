@@ -248,7 +248,7 @@ def describe_round_interval(ds: xr.Dataset) -> str:
     low, high = (f"{end:.2g}" for end in (means[wrong].min(), means[wrong].max()))
     given_text = ", ".join(dict.fromkeys(f"{span:g}" for span in spans[wrong]))
     return (
-        f"channel.speed_kmh moves devices by channel.round_interval_s ({given_text} s) between "
+        f"devices of channel.speed_kmh move for channel.round_interval_s ({given_text} s) between "
         f"rounds, which take {low if low == high else f'{low} to {high}'} s of simulated time"
         f"{_name_points(ds, wrong)}; set round_interval_s to that"
     )
