@@ -16,6 +16,7 @@ from otafl.core.contracts import NO_LIMITS, Group, LinkReport, TransmitLimits
 from otafl.core.errors import UserError
 from otafl.core.rng import make_step_key
 from otafl.scenario import load_scenario
+from otafl.uplink.coherent.digital_sums import CHUNK
 
 pytestmark = pytest.mark.exact
 
@@ -132,9 +133,9 @@ def test_against_adding_in_loops(case: str, keys: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(("keys", "levels"), [(LATTICE, 15), (SLICES, 8), (PAIRS, 8)])
 def test_without_noise_only_rounding_is_left(keys: dict[str, Any], levels: int) -> None:
-    """One device gets its nearest levels; of six, the mean of theirs."""
-    x = draw_updates(K, P)
-    for rows in (1, K):
+    """One device gets its nearest levels; several, the mean of theirs, some columns at a time."""
+    for rows, num_coordinates in ((1, P), (K, P), (2, CHUNK + P)):
+        x = draw_updates(K, num_coordinates)
         who = make_cohort((rows,))
         link = make_bench("ci", snr_db=80.0, rounding="nearest", **keys)
         received, _ = send(link, (Group({"a": x[:rows]}),), who)
