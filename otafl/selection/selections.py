@@ -172,7 +172,7 @@ class UpdateNorm(Selection):
 
     Examples
     --------
-    `docs/privacy.md` has a scenario with `selection: update_norm`.
+    `devices: {count: 20, participants: 5, selection: update_norm}`
 
     References
     ----------

@@ -143,7 +143,7 @@ class Momentum(ServerOptimiser):
 
     Examples
     --------
-    `docs/personalised.md` has a scenario with `server: momentum`.
+    `studies/laser/laser_figure.yaml` has `server: {name: momentum, beta1: 0.9}`.
     """
 
     name: Literal["momentum"] = "momentum"

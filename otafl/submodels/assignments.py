@@ -387,7 +387,7 @@ class DeadlineLevels(SubmodelAssignment):
 
     Examples
     --------
-    `docs/devices.md` has a scenario with `capacity_levels: deadline`.
+    `docs/heterogeneous.md` has a scenario with `capacity_levels: deadline`.
     """
 
     class Settings(SubmodelAssignment.Settings):

@@ -104,7 +104,7 @@ class FedBn(PartlyShared):
 
     Examples
     --------
-    `docs/personalised.md` has a scenario with `algorithm: fedbn` and `model: conv_net`.
+    A scenario with `algorithm: fedbn` and `model: conv_net`, which has normalisation layers.
     """
 
     class Settings(AveragedSettings):
