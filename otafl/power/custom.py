@@ -41,6 +41,9 @@ from otafl.user_code.custom_part import Call, CustomClass, check_parts, describe
 SLACK = 1e-4
 """Relative rounding error of a power that is accepted."""
 
+NEGLIGIBLE = 1e-30
+"""Symbol power of a zero update; a budget over it may not fit in single precision."""
+
 
 def _accept(call: Call, state: Any) -> Any:
     """Accept any state."""
@@ -54,11 +57,10 @@ def _check_coefficients(call: Call, given: Any) -> Coefficients:
     shapes = tuple(tuple(one.shape) for one in (given.p, given.eta, given.active_mask))
     expected = (tuple(link.h.shape), tuple(link.h.shape[:2]), tuple(link.h.shape))
     call.require(shapes == expected, f"p, eta and active_mask of shapes {shapes}", f"{expected}")
-    p = torch.where(link.eligible_mask, given.p.to(given.p.dtype.to_complex()), 0.0)
-    eta = torch.where(link.eligible_mask.any(-1), given.eta, 1.0)
+    p, eta, idle = _silence(given.p.to(given.p.dtype.to_complex()), given.eta, link)
     fault = _find_fault(p, eta, link, call.part.power_constraint)
     call.require(not fault, fault, "finite numbers within the power budget")
-    return replace(given, p=p, eta=eta)
+    return replace(given, p=p, eta=eta, active_mask=given.active_mask & ~idle)
 
 
 class CustomPower(CustomClass):
@@ -182,8 +184,7 @@ class FunctionPolicy(PowerPolicy):
     ) -> tuple[dict[str, Any], Coefficients]:
         self._memory.update(state)  # after a checkpoint, the memory is in the state
         p, eta = self._call_policy(_reduce_precision(link))
-        p = torch.where(link.eligible_mask, p.to(link.h.dtype), 0.0)
-        eta = torch.where(link.eligible_mask.any(-1), eta.to(link.gain.dtype), 1.0)
+        p, eta, _ = _silence(p.to(link.h.dtype), eta.to(link.gain.dtype), link)
         if fault := _find_fault(p, eta, link, self.power_constraint):
             self._section.refuse(f"returned, {fault}")
         return self._copy_memory(), Coefficients(p, eta, p != 0)
@@ -216,15 +217,28 @@ def _is_plain(value: Any) -> bool:
     return value is None or isinstance(value, plain)
 
 
+def _silence(p: Tensor, eta: Tensor, link: Link) -> tuple[Tensor, Tensor, Tensor]:
+    """Return p and eta where devices without a channel, or idle ones, are silent, and these.
+
+    A device is idle, bool [S, Q, K], if its p is not finite because its update is zero. If no
+    other devices are left, eta is 1.
+    """
+    idle = (link.symbol_power < NEGLIGIBLE) & ~torch.isfinite(p)
+    left = link.eligible_mask & ~idle
+    return torch.where(left, p, 0.0), torch.where(left.any(-1), eta, 1.0), idle
+
+
 def _find_fault(p: Tensor, eta: Tensor, link: Link, constraint: str) -> str:
     """Describe a number that is not finite, an eta not above 0, or a power above the budget.
 
     If all is well, the result is empty, and it synchronises with the device once. The budget of
     "sum" is that of the round's participants together. If the policy knows the power of each
-    segment, the budget bounds the mean over the payload's segments.
+    segment, the budget bounds the mean over the payload's segments. A trial whose updates are not
+    finite has no fault: the run finds that it diverged.
     """
-    finite = torch.isfinite(p)
-    useful = torch.isfinite(eta) & (eta > 0)
+    diverged = link.eligible_mask & ~torch.isfinite(link.symbol_power)
+    finite = torch.isfinite(p) | diverged
+    useful = torch.isfinite(eta) & (eta > 0) | diverged.any(-1)
     power, budget = p.abs().double().square() * link.symbol_power, link.budget[:, None].double()
     if link.segment_power is not None:
         share = (lengths := get_segment_lengths(link)[0]) / lengths.sum()
@@ -234,7 +248,7 @@ def _find_fault(p: Tensor, eta: Tensor, link: Link, constraint: str) -> str:
     if constraint == "sum":
         whole = (budget * link.transmit_mask[:, None]).sum(-1)
         used = power.sum(-1) / torch.where(whole > 0, whole, 1.0)
-    within = used <= 1.0 + SLACK
+    within = ~(used > 1.0 + SLACK)  # NaN if diverged
     if constraint in ("average", "none"):
         within = torch.ones_like(within)
     if bool(finite.all() & within.all() & useful.all()):

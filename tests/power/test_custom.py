@@ -297,3 +297,15 @@ def test_a_policy_sees_the_power_of_each_segment() -> None:
     np.testing.assert_array_equal(extra[0], 16.0 * np.arange(1, 5))  # 4 devices, 4 numbers
     with pytest.raises(UserError, match=r"1\.1 times the budget"):
         powers(power={"name": "my_own_policies:level", "share": 1.1}, **channel)
+
+
+@pytest.mark.parametrize("name", ["share", "Queue"])
+def test_updates_that_are_not_finite_or_zero_are_no_fault_of_the_policy(name: str) -> None:
+    """The run stops the trial that diverged, and the others go on."""
+    keys = {
+        "model": {"name": "mlp", "hidden": [8]},
+        "training": SCENARIO["training"] | {"local_steps": 20},
+        "sweep": {"algorithm.learning_rate": [0.1, 1e20, 1e-30]},
+    }
+    ds = otafl.run(SCENARIO | keys | {"power": f"my_own_policies:{name}"})
+    np.testing.assert_array_equal(ds["diverged_round"].notnull().values[:, 0], [False, True, False])
