@@ -63,7 +63,9 @@ def test_positions_are_those_of_the_paper(compiled: bool, monkeypatch: pytest.Mo
     if not compiled:
         monkeypatch.setattr(training_data, "get_kernel", lambda device: None)
     uniform, count = torch.rand(3, 50, 6), torch.randint(6, 12, (50,))
-    wanted = [[floyd(*one) for one in zip(rows, count.tolist(), strict=True)] for rows in uniform.tolist()]
+    wanted = [
+        [floyd(*one) for one in zip(rows, count.tolist(), strict=True)] for rows in uniform.tolist()
+    ]
     assert choose(uniform, count).tolist() == wanted
 
 
