@@ -27,6 +27,7 @@ from otafl.evaluation.scoring import (
     Scores,
     Tune,
     evaluate_client,
+    merge_equal_models,
 )
 from otafl.losses.base import Loss
 from otafl.models.base import Model
@@ -194,17 +195,21 @@ class _Evaluator:
     def score_common(self, x: Tensor, y: Tensor, classes: bool = False) -> Scores:
         """Score on common samples; the score of devices' models is the mean over devices."""
         each = self.samples.sample_share.shape[1] if self.has_device_models else 1
-        number, shared = self.samples.data.classes, self.view.param_index
-        if shared is not None and self.tune is None and not classes:  # models of several devices
-            models = torch.arange(len(next(iter(self.view.params.values()))), device=y.device)
-            view = replace(self.view, param_index=None)
+        number, view = self.samples.data.classes, self.view
+        if view.owner == "trial" and self.running.all():
+            view = merge_equal_models(view)
+        shared = view.param_index
+        if shared is not None and self.tune is None and not classes:  # models of several rows
+            models = torch.arange(len(next(iter(view.params.values()))), device=y.device)
+            view = replace(view, param_index=None)
             same = ClientSamples.share(x, y, models, number)
             sums = evaluate_client(view, self.loss_fn, same, models)
             of = shared[self._find_running_rows(each)]
             sums = OwnScores(sums.right[of], sums.loss[of], sums.count[of])
-            return self._pool_devices(sums, each)
-        trial = torch.arange(len(self.running) * each, device=y.device) // each
-        scores = self.score_client(ClientSamples.share(x, y, trial, number), classes)
+            scores = self._pool_devices(sums, each)
+        else:
+            trial = torch.arange(len(self.running) * each, device=y.device) // each
+            scores = self.score_client(ClientSamples.share(x, y, trial, number), classes)
         return scores if self.has_device_models else scores.forget_devices()
 
     def score_client(self, samples: ClientSamples, classes: bool = False) -> Scores:
