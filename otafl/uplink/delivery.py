@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -335,17 +336,15 @@ def lay_out(
         The slot.
     """
     channel, each, symbols = delivery.channel, uses_per_symbol, max(1, sum(lengths))
-    h, stops = channel.h, [each * symbols]
-    if channel.block_symbols is not None or h.shape[3:].numel() > 1:
-        h = channel.extend_to(each * symbols)
-        stops = channel.compute_cell_ends(h, each * symbols)
+    h = channel.extend_to(each * symbols)
+    cells = h.shape[3], h.shape[4], channel.block_symbols, each * symbols
     root = channel.gain.sqrt()[:, :, None, None]
     scaled = h_hat = root * h.flatten(3)
     if csi is not None and not csi.is_perfect:
         estimate = csi.estimate(h, channel.gain, delivery.round)
         h_hat = scaled if estimate is h else root * estimate.flatten(3)
         if csi.num_pilot_symbols:
-            block_stops = stops[h.shape[4] - 1 :: h.shape[4]]
+            block_stops = _compute_cell_stops(*cells)[h.shape[4] - 1 :: h.shape[4]]
             _count_pilots(delivery, csi.num_pilot_symbols, block_stops)
     bounds = None
     if any(getattr(limits, name) is not None for name in LIMITS):
@@ -355,7 +354,7 @@ def lay_out(
         round=delivery.round,
         h=scaled,
         h_hat=h_hat,
-        cell_stops=tuple(-(-stop // each) for stop in stops),
+        cell_stops=_compute_cell_stops(*cells, each),
         gain=channel.gain,
         budget=delivery.power_budget,
         num_uses=each * symbols,
@@ -365,7 +364,23 @@ def lay_out(
     )
 
 
-def _count_pilots(delivery: Delivery, num_pilots: int, stops: list[int]) -> None:
+@functools.lru_cache(maxsize=32)
+def _compute_cell_stops(
+    blocks: int, groups: int, block_symbols: int | None, num_uses: int, uses_per_symbol: int = 1
+) -> tuple[int, ...]:
+    """Compute the symbol after which each cell (b, f) of the fading ends, [B F].
+
+    The groups of a block are filled one after the other, evenly.
+    """
+    length = block_symbols or -(-num_uses // blocks)
+    return tuple(
+        -(-(first + min(length, num_uses - first) * group // groups) // uses_per_symbol)
+        for first in range(0, blocks * length, length)
+        for group in range(1, groups + 1)
+    )
+
+
+def _count_pilots(delivery: Delivery, num_pilots: int, stops: tuple[int, ...]) -> None:
     """Count the pilots of each device in the coherence blocks of its turn.
 
     Parameters

@@ -362,7 +362,8 @@ def sum_segments(sent: Signal, part: Tensor, coefficient: Tensor, segments: Segm
     """
     if segments.are_short(len(part)):
         index = segments.index_segments(part.device)[: part.shape[1]]
-        return sent.sum_by_trial(part[:, None] * coefficient.mT[..., index])
+        index = index.expand(*coefficient.shape[::2], -1)
+        return sent.sum_by_trial(part[:, None] * coefficient.mT.gather(2, index))
     stretches = segments.split(slice(0, part.shape[1]))
     sums = [sent.sum(coefficient[:, q], part[:, columns]) for q, columns in stretches]
     return sums[0] if len(sums) == 1 else torch.cat(sums, 2)

@@ -26,6 +26,7 @@ from otafl.core.contracts import (
     Tensors,
     apply_combiner,
 )
+from otafl.core.tensors import get_constant
 from otafl.csi.base import Csi
 from otafl.power.base import PowerPolicy, apply_mmse_scaling
 from otafl.receivers.base import Receiver, Scalar
@@ -322,8 +323,9 @@ def _compute_channels(
     impairments, receiver = alignment.impairments, alignment.receiver
 
     def select_cells(h: Tensor) -> Tensor:
-        whole = h.shape[3] == len(segments.cells) == 1
-        return (h if whole else h[..., list(segments.cells)]).permute(0, 3, 1, 2)
+        if h.shape[3] > 1 or len(segments.cells) > 1:
+            h = h.index_select(3, get_constant(segments.cells, torch.int64, h.device))
+        return h.permute(0, 3, 1, 2)
 
     antennas = select_cells(slot.h)
     estimates = antennas if slot.h_hat is slot.h else select_cells(slot.h_hat)

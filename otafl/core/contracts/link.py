@@ -129,33 +129,6 @@ class ChannelState:
             return self.h
         return self.blocks_fn(max(1, -(-num_symbols // self.block_symbols)))
 
-    def compute_cell_ends(self, h: Tensor, num_symbols: int) -> list[int]:
-        """Compute the channel use after which each cell (b, f) of the fading ends.
-
-        Cells are in the order of h flattened over (B, F). The groups of a block are filled one
-        after the other, evenly.
-
-        Parameters
-        ----------
-        h : Tensor, complex [S, K, A, B, F]
-            Fading from `extend_to`.
-        num_symbols : int
-            Channel uses of the payload.
-
-        Returns
-        -------
-        list of int
-            B F numbers of channel uses.
-        """
-        blocks, groups = h.shape[3:]
-        length = self.block_symbols or -(-num_symbols // blocks)
-        stops = []
-        for block in range(blocks):
-            here = min(length, num_symbols - block * length)  # channel uses of this block
-            for group in range(1, groups + 1):
-                stops.append(block * length + here * group // groups)
-        return stops
-
 
 @dataclass(frozen=True)
 class TransmitLimits:

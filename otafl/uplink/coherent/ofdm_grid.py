@@ -1,6 +1,6 @@
 """OFDM symbols of a slot: its channel uses on n sub-carriers at a time, each symbol with a prefix.
 
-The cells of the channel are those of single symbols (`ChannelState.compute_cell_ends`): each of F
+The cells of the channel are those of single symbols (`Slot.cell_stops`): each of F
 sub-carrier groups has n / F neighbouring sub-carriers, which are filled one OFDM symbol after the
 other. A coherence block begins with a new OFDM symbol; the remaining sub-carriers of its last one
 are empty.
