@@ -164,8 +164,8 @@ def choose(ds: xr.Dataset, final: xr.Dataset) -> dict[tuple[str, str], Choice]:
 
 def print_settings(study: Study, choices: Mapping[tuple[str, str], Choice]) -> None:
     """Print the chosen settings; `*` marks one without a tried value on each side."""
-    print_head(f"Settings, {study.people}", "method", "uplink", "points", "best settings")
-    for (method, link), choice in choices.items():
+    rows: dict[str, list[str]] = {}
+    for (method, _), choice in choices.items():
         words = []
         for key, value in choice.setting.values.items():
             if len({one.values[key] for one in choice.tried}) == 1:
@@ -175,8 +175,11 @@ def print_settings(study: Study, choices: Mapping[tuple[str, str], Choice]) -> N
             tried = choice.setting.list_neighbours(choice.tried, key)
             mark = "" if tried[0] < value < tried[-1] else "*"
             words.append(f"{SHORT.get(key, key)} {value:g}{mark}")
-        said = "" if method.startswith(ALONE) else LINKS[link][0].split()[0]
-        print_row(method, said, len(choice.tried), ", ".join(words))
+        rows.setdefault(method, []).append(f"{', '.join(words)} ({len(choice.tried)})")
+    uplinks = (name.partition(",")[0] for name, *_ in LINKS.values())
+    print_head(f"Best settings (points), {study.people}", "method", *uplinks)
+    for method, cells in rows.items():
+        print_row(method, *cells, *[""] * (len(LINKS) - len(cells)))
 
 
 def replace_diverged(errors: np.ndarray, guess: np.ndarray) -> np.ndarray:

@@ -187,19 +187,16 @@ def format_gain(values: xr.DataArray, base: xr.DataArray) -> str:
 
 
 def print_chosen(result: xr.Dataset, best: dict[tuple[str, str], Chosen]) -> None:
-    """Print the rounds, the channel uses and the tuned settings."""
-    uses = select_at_end(result, "uplink_symbols").sel(byzantine=0).isel(attack=0).mean("trial")
-    print_head("Tuned step sizes, * an end", "uplink", "rounds", "uses", *PARTITIONS.values())
-    places = list_places(result)
-    for label in dict.fromkeys(label for _, label in places):
+    """Print the rounds and the tuned settings."""
+    print_head("Tuned step sizes, * an end", "uplink", "rounds", *PARTITIONS.values())
+    for label in dict.fromkeys(label for _, label in list_places(result)):
         tuned = [best[part, label] for part in PARTITIONS]
         cells = (
             f"{one.learning_rate:g}{'' if one.is_interior else '*'}"
             f"{one.entry.settings and '; '}{one.entry.settings}"
             for one in tuned
         )
-        spent = float(uses[places[next(iter(PARTITIONS)), label]])
-        print_row(label, tuned[0].entry.rounds, f"{spent:,.0f}", *cells)
+        print_row(label, tuned[0].entry.rounds, *cells)
 
 
 def print_accuracy(result: xr.Dataset, part: str) -> None:
