@@ -7,7 +7,8 @@ import torch
 from support.link_bench import draw_updates, make_bench, make_cohort
 
 from otafl.core.contracts import Group
-from otafl.uplink.signal import compute_squared_norm
+from otafl.uplink.groups import make_signal
+from otafl.uplink.signal import compute_energies, compute_squared_norm, cut, sum_segments
 
 pytestmark = pytest.mark.exact
 
@@ -54,3 +55,17 @@ def test_squared_norms_outside_of_single_precision(scale: float) -> None:
     small = (scale * x).float()
     expected = scale**2 * torch.tensor([25.0, 1.0, 0.0], dtype=torch.float64)
     torch.testing.assert_close(compute_squared_norm(small), expected, rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("length", [3, 500])
+def test_sums_and_energies_of_short_and_long_segments(length: int) -> None:
+    """Three segments of 1, 2 and 2 lengths, beside a coefficient for each symbol."""
+    x = draw_updates(8, 5 * length)
+    segments = cut(range(5 * length), (length, 3 * length, 5 * length))
+    coefficient = draw_updates(8, 6).view(8, 3, 2)
+    by_use = coefficient.repeat_interleave(torch.tensor([length, 2 * length, 2 * length]), 1)
+    expected = torch.einsum("skp,skpj->sjp", x.view(2, 4, -1), by_use.view(2, 4, -1, 2))
+    sent = make_signal(Group({"a": x}), make_cohort((4, 4), 4))
+    torch.testing.assert_close(sum_segments(sent, x, coefficient, segments), expected)
+    squares = [part.square().sum(1) for part in x.split([length, 2 * length, 2 * length], 1)]
+    torch.testing.assert_close(compute_energies(x, segments), torch.stack(squares, 1))
