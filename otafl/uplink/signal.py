@@ -186,6 +186,12 @@ class Signal:
         }
 
 
+def split_columns(count: int, width: int) -> Iterator[slice]:
+    """Yield slices of `width` of so many columns, which are processed at a time."""
+    for first in range(0, count, width):
+        yield slice(first, min(first + width, count))
+
+
 def compute_squared_norm(rows: Tensor) -> Tensor:
     """Compute the squared norms [...] of rows [..., P], float64.
 

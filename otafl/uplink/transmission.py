@@ -157,6 +157,16 @@ class Transmission:
         return gain.to(self.sent.x.dtype.to_complex())
 
     @property
+    def sum_unit(self) -> Tensor:
+        """Factor of the sum of the devices in the estimate, [S, Q], 0 if no device is on air."""
+        return torch.where(self.weight > 0, self.unit, 0.0)
+
+    @property
+    def sum_noise_std(self) -> Tensor:
+        """Standard deviation [S, Q] of the noise of a received sum, in units of a device."""
+        return (self.noise / self.scalars.eta).sqrt().to(self.sent.x.dtype)
+
+    @property
     def received_unit(self) -> Tensor:
         """Factor of a received real number in the estimate, [S, Q], 0 if no device is on air."""
         unit = torch.where(self.weight > 0, self.unit / self.scalars.eta.sqrt(), 0.0)
@@ -200,7 +210,7 @@ def transmit(
     alignment: Alignment,
     state: Any,
     *,
-    scale: Tensor | None = None,
+    is_scaled: bool = False,
     means: Tensor | None = None,
     clip: float | None = None,
 ) -> tuple[Any, Transmission]:
@@ -218,8 +228,8 @@ def transmit(
         Combiner, power policy and impairments.
     state : Any
         State of the power policy.
-    scale : Tensor, float [n], optional
-        Factor of a row before p; by default K w_k for a mean.
+    is_scaled : bool
+        Whether the symbols have the factor K w_k of a mean already.
     means : Tensor, float [n, Q], optional
         Means that were subtracted from the rows.
     clip : float, optional
@@ -239,7 +249,7 @@ def transmit(
         m_{kq} = \| K w_k x_k \|^2 / l
     """
     bounds = slot.bounds
-    scale = sent.scale if scale is None else scale
+    scale = torch.ones_like(sent.weight) if is_scaled else sent.scale
     slot = replace(slot, budget=sent.scale_budget(slot.budget))
     sends = sent.transmitter_mask if bounds is None else bounds.select_able(sent.transmitter_mask)
     h, h_hat, variance, combiner = _compute_channels(slot, segments, alignment, sends)

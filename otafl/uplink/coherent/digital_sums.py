@@ -37,7 +37,7 @@ from otafl.uplink import noise
 from otafl.uplink.base import Counts, Parts, Transport
 from otafl.uplink.delivery import Delivery, lay_out
 from otafl.uplink.levels import Levels, LevelSettings
-from otafl.uplink.signal import cut
+from otafl.uplink.signal import cut, split_columns
 from otafl.uplink.transmission import Transmission, account, receive, transmit
 
 CHUNK = 1 << 14
@@ -129,12 +129,7 @@ class DigitalSum(Transport):
                 sent = replace(rows, x=size)  # for the power of a coordinate on its channel uses
                 segments = cut(uses, slot.cell_stops)
                 self._policy_state, on_air = transmit(
-                    slot,
-                    sent,
-                    segments,
-                    link,
-                    self._policy_state,
-                    scale=torch.ones_like(rows.weight),
+                    slot, sent, segments, link, self._policy_state, is_scaled=True
                 )
                 receive(on_air, *self._receive(on_air, levels, integers), delivery)
                 # mean symbol power, and whether the device is on air
@@ -146,7 +141,7 @@ class DigitalSum(Transport):
         """Choose the integers of the rows, int32 [n, P], and the magnitude of their points."""
         digits, rows = self.digits, levels.sent
         integers, size = torch.empty_like(rows.x, dtype=torch.int32), torch.zeros_like(rows.x)
-        for columns in _split(rows.num_coordinates):
+        for columns in split_columns(rows.num_coordinates, CHUNK):
             integers[:, columns] = part = levels.round(columns)
             for d in range(len(digits.radices)):
                 size[:, columns] += digits.modulate(part, d, rows.x).square()
@@ -161,7 +156,7 @@ class DigitalSum(Transport):
         halves, num_coordinates = 2 if digits.quadrature else 1, rows.num_coordinates
         gain = signal.take_rows(on_air.gain.mT).to(signal.x.dtype.to_complex())
         segment = on_air.segments.index_segments(gain.device)
-        spread = on_air.expand((on_air.noise / on_air.scalars.eta).sqrt().to(signal.x.dtype))
+        spread = on_air.expand(on_air.sum_noise_std)
         if rows.mask is None:
             senders = on_air.expand(signal.sum_by_trial(on_air.active_rows))
         else:
@@ -175,7 +170,7 @@ class DigitalSum(Transport):
                 )[:, 0]
                 for d in pair
             ]
-            for columns in _split(num_coordinates):
+            for columns in split_columns(num_coordinates, CHUNK):
                 on = gain[:, segment[columns]] * (signal.x[:, columns] != 0)
                 points = [digits.modulate(integers[:, columns], d, signal.x) for d in pair]
                 symbols = torch.complex(*points) if len(pair) == 2 else points[0]
@@ -185,14 +180,10 @@ class DigitalSum(Transport):
                     found = digits.round_sum(received, d, senders[:, columns])
                     total[:, columns] += digits.weights[d] * found
         total = levels.ends * (2.0 * total / (digits.num_levels - 1) - senders)
-        unit = on_air.expand(on_air.unit * (on_air.weight > 0))
-        return total * unit, rows.sum(rows.exact[:, None])[:, 0]
+        return total * on_air.expand(on_air.sum_unit), rows.sum(rows.exact[:, None])[:, 0]
 
 
-def _split(num_coordinates: int) -> Iterator[slice]:
-    """Yield the columns of the coordinates that are processed at a time."""
-    for first in range(0, num_coordinates, CHUNK):
-        yield slice(first, min(first + CHUNK, num_coordinates))
+Radix = Annotated[int, Field(ge=2, le=256)]
 
 
 class SumComp(DigitalSum):
@@ -211,10 +202,7 @@ class SumComp(DigitalSum):
 
     class Settings(LevelSettings):
         name: Literal["sumcomp"] = "sumcomp"
-        radices: tuple[Annotated[int, Field(ge=2, le=256)], Annotated[int, Field(ge=2, le=256)]] = (
-            4,
-            4,
-        )
+        radices: tuple[Radix, Radix] = (4, 4)
         """q_1 and q_2, points of the in-phase and the quadrature component; a coordinate has q_1
         q_2 levels"""
 

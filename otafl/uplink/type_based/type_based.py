@@ -51,7 +51,7 @@ from otafl.uplink import noise
 from otafl.uplink.base import Counts, Parts, Transport
 from otafl.uplink.delivery import Delivery, lay_out
 from otafl.uplink.levels import Levels, LevelSettings
-from otafl.uplink.signal import Signal, cut
+from otafl.uplink.signal import Signal, cut, split_columns
 from otafl.uplink.transmission import Transmission, account, receive, transmit
 
 CHUNK = 1 << 14
@@ -104,7 +104,7 @@ class TypeBased(Transport):
             link, lengths = self.alignment, [rows.num_coordinates for rows in delivery.uplink]
             slot = lay_out(delivery, lengths, link.csi, delivery.limits, self.settings.levels)
             for uses, rows in zip(slot.group_symbols, delivery.uplink, strict=True):
-                estimate, one = self.settings.estimate, torch.ones_like(rows.weight)
+                estimate = self.settings.estimate
                 if estimate != "mean" and (rows.mask is not None or not rows.linear):
                     raise UserError(
                         f"transport.estimate: '{estimate}' needs the same coordinates of all "
@@ -116,9 +116,9 @@ class TypeBased(Transport):
                 sent = replace(rows, x=pulses)
                 segments = cut(uses, slot.cell_stops)
                 self._policy_state, on_air = transmit(
-                    slot, sent, segments, link, self._policy_state, scale=one
+                    slot, sent, segments, link, self._policy_state, is_scaled=True
                 )
-                scale = rows.scale if estimate == "mean" else one
+                scale = rows.scale if estimate == "mean" else torch.ones_like(rows.weight)
                 levels = Levels(
                     rows, scale, self.settings.levels, self.settings, self.parts.streams, slot.round
                 )
@@ -136,11 +136,9 @@ class TypeBased(Transport):
         cohort, signal = sent.cohort, on_air.signal
         width, unit, active = max(1, CHUNK // count), levels.values, on_air.active_rows
         gain = (signal.take_rows(on_air.gain.real.mT) * active).to(active.dtype)
-        spread = (on_air.noise / on_air.scalars.eta).sqrt().to(active.dtype)
-        segment = on_air.segments.index_segments(gain.device)
+        spread, segment = on_air.sum_noise_std, on_air.segments.index_segments(gain.device)
         estimate = sent.empty_sum()
-        for number, first in enumerate(range(0, sent.num_coordinates, width)):
-            columns = slice(first, min(first + width, sent.num_coordinates))
+        for number, columns in enumerate(split_columns(sent.num_coordinates, width)):
             q, top = segment[columns], levels.ends[:, columns]
             drawn = noise.draw_count_noise(
                 self.parts.streams, sent.index, round, number, (count, width)
@@ -152,7 +150,7 @@ class TypeBased(Transport):
             y = project(y, senders, self.settings.project)
             estimate[:, columns] = top * self._summarise(y, unit, senders)
         if self.settings.estimate == "mean":
-            estimate *= on_air.expand(on_air.unit * (on_air.weight > 0))
+            estimate *= on_air.expand(on_air.sum_unit)
             return estimate, sent.sum(sent.exact[:, None])[:, 0]
         return estimate * on_air.expand(1.0 * (on_air.weight > 0)), self._find_exact(sent)
 

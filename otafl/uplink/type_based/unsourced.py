@@ -48,7 +48,7 @@ from otafl.uplink.base import Counts, Parts, Transport
 from otafl.uplink.delivery import Delivery, lay_out
 from otafl.uplink.levels import refuse_misaligned
 from otafl.uplink.report import collect_coefficients
-from otafl.uplink.signal import Signal, compute_squared_norm, cut
+from otafl.uplink.signal import Signal, compute_squared_norm, cut, split_columns
 from otafl.uplink.transmission import Transmission, account, receive, transmit
 from otafl.uplink.type_based.type_based import find_nearest_type
 
@@ -154,7 +154,6 @@ class CodewordCounts(Transport):
     def decode(self, on_air: Transmission, rows: Signal, count: Count, width: int) -> Tensor:
         """Return the sum of the rows that the counts say, [S, P], `width` blocks at a time."""
         settings, cohort, size = self.settings, rows.cohort, self.settings.block
-        num_blocks = on_air.sent.num_coordinates
         x = rows.x * rows.scale[:, None]
         power = rows.sum_by_trial(compute_squared_norm(x) / x.shape[1])
         unit = (power / cohort.rows_per_trial.clamp_min(1.0)).sqrt().to(x.dtype).clamp_min(TINY)
@@ -163,8 +162,7 @@ class CodewordCounts(Transport):
         codewords = codewords.expand(cohort.num_trials, -1, -1)
         words = find_nearest(padded.unflatten(1, (-1, size)), codewords[cohort.trial])
         senders, parts = count_senders(on_air), []
-        for number, first in enumerate(range(0, num_blocks, width)):
-            at = slice(first, min(first + width, num_blocks))
+        for number, at in enumerate(split_columns(on_air.sent.num_coordinates, width)):
             found = count(words[:, at], at, number)
             if settings.project == "lattice":
                 found = find_nearest_type(found.mT, senders[:, None, at]).mT
@@ -184,7 +182,7 @@ class CodewordCounts(Transport):
         A device tells its root mean square, and whether it is on air.
         """
         whole = _refine(on_air, rows, self.settings.block)
-        estimate = total * whole.expand(whole.unit * (whole.weight > 0))
+        estimate = total * whole.expand(whole.sum_unit)
         receive(whole, estimate, rows.sum(rows.exact[:, None])[:, 0], delivery)
         account(on_air, delivery, 2)
         if self.parts.save_link:
@@ -221,12 +219,7 @@ class Unsourced(CodewordCounts):
                 sent = make_unit_blocks(rows, len(uses))
                 segments = cut(uses, slot.cell_stops)
                 self._policy_state, on_air = transmit(
-                    slot,
-                    sent,
-                    segments,
-                    link,
-                    self._policy_state,
-                    scale=torch.ones_like(rows.weight),
+                    slot, sent, segments, link, self._policy_state, is_scaled=True
                 )
                 self.hand_over(on_air, rows, self._receive(on_air, rows), delivery)
 
@@ -236,7 +229,7 @@ class Unsourced(CodewordCounts):
         size = 2**settings.bits
         gain = signal.take_rows(on_air.gain.mT).to(signal.x.dtype.to_complex())
         gain = on_air.expand(gain) * signal.x
-        spread = on_air.expand((on_air.noise / on_air.scalars.eta).sqrt().to(signal.x.dtype))
+        spread = on_air.expand(on_air.sum_noise_std)
         senders = count_senders(on_air)
         shares = self._shares.get(rows.index, gain.real.new_full((1, 1), 1.0 / size))
         shares = shares.expand(cohort.num_trials, size)
