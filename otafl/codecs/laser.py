@@ -151,7 +151,7 @@ class Laser(FeedbackCodec):
 
     def __init__(self, settings: Settings, hyper: Hyper, streams: Streams) -> None:
         super().__init__(settings, hyper, streams)
-        self._own = Streams([0], [0], streams.device, streams.dtype)  # the same in all trials
+        self._own = streams.make_common()
         self._factors: dict[tuple[int, str, bool], Tensor] = {}
         self._norms: dict[tuple[int, str, bool], Tensor] = {}
         self._sent: dict[int, _Sent] = {}

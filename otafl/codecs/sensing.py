@@ -56,7 +56,7 @@ class Sensing:
 
     def __init__(self, settings: Any, streams: Streams) -> None:
         self._settings = settings
-        self._own = Streams([0], [0], streams.device, streams.dtype)
+        self._own = streams.make_common()
         self._matrices: dict[tuple[str, int, int], Tensor] = {}
         self._inverses: dict[tuple[int, ...], tuple[Tensor, Tensor]] = {}
 

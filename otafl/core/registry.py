@@ -112,8 +112,8 @@ _COMPONENTS = {
     "rule": "rules: mean coordinate_median trimmed_mean geometric_median krum multi_krum "
     "centred_clipping norm_bound",
     "downlink": "downlinks: ideal analog random_subset digital",
-    "codec": "quantisers: identity uniform qsgd obda; subsets: topk random_subset shared_subset "
-    "count_sketch; sensing: compressed_sensing matrix_sensing; laser",
+    "codec": "quantisers: identity uniform qsgd obda; subsets: topk random_subset shared_subset; "
+    "sketch: count_sketch; sensing: compressed_sensing matrix_sensing; laser",
     "selection": "selections: uniform round_robin best_channel proportional_fair threshold "
     "update_norm poisson",
     "capacity_levels": "assignments: fixed dynamic compute memory channel deadline",

@@ -184,6 +184,10 @@ class Streams:
         self._by_trial = self._distinct[self._place]
         self._lookahead: dict[tuple[_Law, str, tuple[int, ...]], _Lookahead] = {}
 
+    def make_common(self) -> Streams:
+        """Make streams of one trial, seed 0, that server and devices of all trials know."""
+        return Streams([0], [0], self.device, self.dtype)
+
     @property
     def num_trials(self) -> int:
         """The number of trials, S."""

@@ -107,7 +107,7 @@ class CodewordCounts(Transport):
     @functools.cached_property
     def _shared(self) -> Streams:
         """Random numbers that server and all devices of all trials know."""
-        return Streams([0], [0], self.parts.streams.device, self.parts.streams.dtype)
+        return self.parts.streams.make_common()
 
     @functools.cached_property
     def sequences(self) -> Tensor:

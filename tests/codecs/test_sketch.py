@@ -9,7 +9,7 @@ from support.codec_bench import draw_normal, encode, make_codec
 from support.refusals import assert_refused
 
 from otafl import UserError
-from otafl.codecs.subsets import CountSketch
+from otafl.codecs.sketch import CountSketch
 from otafl.core.contracts import Group, Received
 
 pytestmark = pytest.mark.exact
