@@ -19,7 +19,7 @@ from otafl.core.files import refuse_links
 from otafl.core.settings import Settings
 
 Log = Callable[[int, Mapping[str, float]], None]
-"""Called at each evaluation with the round and what was measured: name -> finite value."""
+"""Function called at each evaluation with the round and the measured values, name -> number."""
 
 MAX_LETTERS = 80
 """A point's folder, which is named after its coordinates, has no longer name."""

@@ -9,9 +9,24 @@ from typing import Any
 
 import numpy as np
 import torch
-from support.link_bench import Bench, Given, add_setup, make_bench
+from support.link_bench import (
+    Bench,
+    Given,
+    add_setup,
+    draw_updates,
+    make_bench,
+    make_given,
+)
 
-from otafl.core.contracts import NO_LIMITS, Cohort, LinkReport, Payload, Received, TransmitLimits
+from otafl.core.contracts import (
+    NO_LIMITS,
+    Cohort,
+    Group,
+    LinkReport,
+    Payload,
+    Received,
+    TransmitLimits,
+)
 from otafl.csi.estimates import Perfect
 from otafl.uplink.base import deliver
 
@@ -35,6 +50,49 @@ def compute_radiated(link: Bench, report: LinkReport) -> np.ndarray:
 
 def make_table(*rows: list[float]) -> torch.Tensor:
     return torch.tensor(rows, dtype=torch.float64)
+
+
+@dataclasses.dataclass
+class Case:
+    """Rows x [K, P] of six devices over an uplink, and what a twin must know of each coordinate."""
+
+    link: Bench
+    group: Group
+    x: np.ndarray
+    mask: np.ndarray
+    cell: np.ndarray
+    stops: np.ndarray
+    limits: TransmitLimits
+
+    def compute_nmse(self, got: np.ndarray, weight: np.ndarray) -> float:
+        """Compute the relative squared error of an estimate [P] of the weighted mean."""
+        exact = (weight[:, None] * self.x).sum(0)
+        if self.group.mask is not None:
+            exact = exact / np.maximum((weight[:, None] * self.mask).sum(0), 1e-12)
+        return float(((got - exact) ** 2).sum() / (exact**2).sum())
+
+
+def make_case(link: Bench, name: str, reals: int, uses: int, blocks: int, length: int) -> Case:
+    """Make the case "plain", "blocks", "silence", "parts" or "crashes".
+
+    A coordinate has `uses` channel uses, and the channel of "blocks" and "silence" changes every
+    `length` channel uses; one that ends within a coordinate keeps its fade to it.
+    """
+    devices = 6
+    cell, stops = np.zeros(reals), np.full(devices, reals)
+    mask, limits = np.ones((devices, reals)), NO_LIMITS
+    if name in ("blocks", "silence"):
+        link = make_given(link, blocks=blocks, block_symbols=length)
+        ends = [-(-length * b // uses) for b in range(1, blocks)]
+        cell = np.searchsorted(ends, np.arange(reals), side="right")
+    if name == "crashes":
+        share = make_table([1.0, 0.5, 0.02, 0.8, 0.3, 1.0])
+        limits, stops = TransmitLimits(sent_fraction=share), np.floor(share[0].numpy() * reals)
+    if name == "parts":
+        mask = (np.arange(reals) < np.array([[23], [20], [9], [9], [3], [0]])).astype(float)
+    x = draw_updates(devices, reals) * torch.from_numpy(mask)
+    group = Group({"a": x}, mask={"a": torch.from_numpy(mask)} if name == "parts" else None)
+    return Case(link, group, x.numpy(), mask, cell, stops, limits)
 
 
 def make_digital(*snr: float, **options: Any) -> Bench:

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.limited_bench import compute_radiated, make_table, send
-from support.link_bench import WEIGHTS, Bench, draw_updates, make_bench, make_cohort, make_given
+from support.limited_bench import compute_radiated, make_case, send
+from support.link_bench import WEIGHTS, Bench, draw_updates, make_bench, make_cohort
 
 import otafl
-from otafl.core.contracts import NO_LIMITS, Group, LinkReport, TransmitLimits
+from otafl.core.contracts import Group, LinkReport
 from otafl.core.errors import UserError
 from otafl.core.rng import make_step_key
 from otafl.scenario import load_scenario
@@ -106,29 +106,13 @@ def test_against_adding_in_loops(case: str, keys: dict[str, Any]) -> None:
         variance=0.2 if case == "phases" else 0.0,
         **keys,
     )
-    cell, stops, mask = np.zeros(P), np.full(K, P), np.ones((K, P))
-    if case in ("blocks", "silence"):
-        link = make_given(link, blocks=7, block_symbols=10)
-        ends = [-(-10 * b // uses) for b in range(1, 7)]
-        cell = np.searchsorted(ends, np.arange(P), side="right")
-    limits = NO_LIMITS
-    if case == "crashes":
-        share = make_table([1.0, 0.5, 0.02, 0.8, 0.3, 1.0])
-        limits, stops = TransmitLimits(sent_fraction=share), np.floor(share[0].numpy() * P)
-    if case == "parts":
-        mask = (np.arange(P) < np.array([[23], [20], [9], [9], [3], [0]])).astype(float)
-    x = draw_updates(K, P) * torch.from_numpy(mask)
-    group = Group({"a": x}, mask={"a": torch.from_numpy(mask)} if case == "parts" else None)
-    received, report = send(link, (group,), WHO, limits)
-    expected = twin(keys, link, report, x.numpy(), cell, mask, stops)
+    made = make_case(link, case, P, uses, blocks=7, length=10)
+    received, report = send(made.link, (made.group,), WHO, made.limits)
+    expected = twin(keys, link, report, made.x, made.cell, made.mask, made.stops)
     got = received.mean[0]["a"][0].numpy()
     np.testing.assert_allclose(got, expected, atol=1e-9)
     assert bool(report.saved_tensors["active/0"][0].all()) != silence
-    exact = (WEIGHT[:, None] * x.numpy()).sum(0)
-    if case == "parts":
-        exact = exact / np.maximum((WEIGHT[:, None] * mask).sum(0), 1e-12)
-    error = ((got - exact) ** 2).sum() / (exact**2).sum()
-    np.testing.assert_allclose(report.nmse, [error], rtol=1e-9)
+    np.testing.assert_allclose(report.nmse, [made.compute_nmse(got, WEIGHT)], rtol=1e-9)
 
 
 @pytest.mark.parametrize(("keys", "levels"), [(LATTICE, 15), (SLICES, 8), (PAIRS, 8)])

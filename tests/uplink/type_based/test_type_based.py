@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.limited_bench import compute_radiated, make_table, send
-from support.link_bench import WEIGHTS, Bench, draw_updates, make_bench, make_cohort, make_given
+from support.limited_bench import compute_radiated, make_case, make_table, send
+from support.link_bench import WEIGHTS, Bench, draw_updates, make_bench, make_cohort
 from twins.counts import find_nearest_counts
 
 import otafl
-from otafl.core.contracts import NO_LIMITS, Group, LinkReport, TransmitLimits
+from otafl.core.contracts import Group, LinkReport, TransmitLimits
 from otafl.core.errors import UserError
 from otafl.core.rng import make_step_key
 from otafl.scenario import load_scenario
@@ -94,30 +94,13 @@ def test_against_counting(case: str, how: str, monkeypatch: pytest.MonkeyPatch) 
     link = make_bench(
         policy, transport="type_based", levels=M, project=how, threshold=0.6, snr_db=2.0
     )
-    cell, stops = np.zeros(P), np.full(K, P)
-    mask = np.ones((K, P))
-    if case in ("blocks", "silence"):
-        link = make_given(link, blocks=4, block_symbols=33)
-        cell = np.searchsorted([-(-33 * b // M) for b in (1, 2, 3)], np.arange(P), side="right")
-    limits = NO_LIMITS
-    if case == "crashes":
-        share = make_table([1.0, 0.5, 0.02, 0.8, 0.3, 1.0])
-        limits, stops = TransmitLimits(sent_fraction=share), np.floor(share[0].numpy() * P)
-    if case == "parts":
-        mask = (np.arange(P) < np.array([[23], [20], [9], [9], [3], [0]])).astype(float)
-    x = draw_updates(K, P) * torch.from_numpy(mask)
-    group = Group({"a": x}, mask={"a": torch.from_numpy(mask)} if case == "parts" else None)
-    received, report = send(link, (group,), WHO, limits)
-    expected = twin(link, report, x.numpy(), how, cell, mask, stops)
+    made = make_case(link, case, P, M, blocks=4, length=33)
+    received, report = send(made.link, (made.group,), WHO, made.limits)
+    expected = twin(link, report, made.x, how, made.cell, made.mask, made.stops)
     got = received.mean[0]["a"][0].numpy()
     np.testing.assert_allclose(got, expected, atol=1e-9)
-    active = report.saved_tensors["active/0"][0]
-    assert bool(active.all()) != silence
-    exact = (WEIGHT[:, None] * x.numpy()).sum(0)
-    if case == "parts":
-        exact = exact / np.maximum((WEIGHT[:, None] * mask).sum(0), 1e-12)
-    error = ((got - exact) ** 2).sum() / (exact**2).sum()
-    np.testing.assert_allclose(report.nmse, [error], rtol=1e-9)
+    assert bool(report.saved_tensors["active/0"][0].all()) != silence
+    np.testing.assert_allclose(report.nmse, [made.compute_nmse(got, WEIGHT)], rtol=1e-9)
 
 
 def test_power_energy_uses_and_side_information() -> None:
