@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import zlib
 from dataclasses import replace
 from typing import Any
 
@@ -104,16 +103,8 @@ def load_cached(source: DataSource) -> DataSet:
 
 
 def compute_fingerprint(source: DataSource) -> str:
-    """Compute the CRC-32 of the samples and labels of `load_cached`, and of their shapes.
-
-    It shows whether two runs had the same data. It detects accidents, not intent, at 1 GB a second.
-    """
-    found = 0
-    for value in vars(load_cached(source)).values():
-        if isinstance(value, np.ndarray):
-            found = zlib.crc32(str(value.shape).encode(), found)
-            found = zlib.crc32(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data, found)
-    return f"{found:08x}"
+    """Return the checksum of the samples, which shows whether two runs had the same data."""
+    return load_cached(source).fingerprint
 
 
 @functools.lru_cache(maxsize=2)

@@ -5,12 +5,10 @@ It stays where the scenario and everything that it was computed by are the same.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from otafl import data
 from otafl.core.errors import DamagedError, UserError
 from otafl.results import models as trained
 from otafl.results import origins
@@ -103,12 +101,11 @@ def _find_differences(out: Path, stored: Mapping[str, Any], scenario: Scenario) 
     made = origins.read(stored)
     points = expand(scenario)
     found, outdated = set[str](), set[str]()
-    fingerprint_fn = functools.cache(data.compute_fingerprint)
     for origin in made:
         for number in origin.points & set(range(len(points))):
             one = points[number].scenario
             outdated |= set(list_changed(origin.sources or {}, hash_custom_sources(one)))
-            now, before = hash_inputs(one, fingerprint_fn), (origin.inputs or {}).items()
+            now, before = hash_inputs(one), (origin.inputs or {}).items()
             found |= {name for name, known in before if now.get(name, known) != known}
         versions = origin.versions.items()
         found |= {name for name, version in versions if get_versions().get(name) != version}

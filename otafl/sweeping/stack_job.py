@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 import xarray as xr
@@ -138,15 +138,9 @@ def compute_part(
     return part, record.models
 
 
-def hash_inputs(
-    scenario: Scenario, fingerprint_fn: Callable[[Any], str] | None = None
-) -> dict[str, str]:
-    """Return hashes of what a stack's numbers depend on beside versions and own modules.
-
-    fingerprint_fn: in place of `data.compute_fingerprint`, where many points have the same data.
-    """
-    fingerprint_fn = fingerprint_fn or data.compute_fingerprint
-    found = {"otafl": hash_otafl(), "data": fingerprint_fn(scenario.data)}
+def hash_inputs(scenario: Scenario) -> dict[str, str]:
+    """Return hashes of what a stack's numbers depend on beside versions and own modules."""
+    found = {"otafl": hash_otafl(), "data": data.compute_fingerprint(scenario.data)}
     return found | hash_named_files(scenario)
 
 

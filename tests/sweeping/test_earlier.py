@@ -95,7 +95,7 @@ def test_a_file_that_was_made_otherwise_is_computed_anew(
 def test_every_point_of_a_file_is_compared(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Here the data differ of the last point alone."""
 
-    def hash_now(one: Scenario, *_: object) -> dict[str, str]:
+    def hash_now(one: Scenario) -> dict[str, str]:
         is_last = one.channel.snr_db == 20 and one.csi.name == "error"
         return hash_inputs(one) | ({"data": "0123456789abcdef"} if is_last else {})
 
