@@ -117,8 +117,6 @@ class Genie(PowerPolicy):
 
     It is no bound: the policies of least squared error trade gains below one for less noise, and
     have a smaller error at low SNR. The error-free reference is the transport `ideal`.
-
-    Study: `studies/on_device/on_device.yaml`.
     """
 
     name: Literal["genie"] = "genie"

@@ -12,6 +12,8 @@ that of all of them, which then have their titles above them:
     ...
     <!-- end -->
 
+`<!-- every table but TEXT; TEXT -->` leaves out those with one of these texts in their titles.
+
     python -m studies.common.write_tables studies/field/README.md [more pages] [--check]
 
 With --check no page is written; the exit code is 1 if a table differs from the data.
@@ -34,7 +36,7 @@ from unittest import mock
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = re.compile(r"<!-- tables: python -m (.+?) -->")
-EVERY = re.compile(r"(<!-- every table -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+EVERY = re.compile(r"(<!-- every table(?: but (.+?))? -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 TABLE = re.compile(r"(<!-- table: (.+?) -->\n)(.*?)(<!-- end table -->)", re.DOTALL)
 
 
@@ -73,7 +75,7 @@ def fill_page(page: str, tables: dict[str, str]) -> str:
     Raises
     ------
     UnknownTableError
-        if a marker names a table that is not in `tables`.
+        if a marker names a table that is not in `tables`, or leaves one out that is not there.
     """
 
     def replace(found: re.Match[str]) -> str:
@@ -83,8 +85,17 @@ def fill_page(page: str, tables: dict[str, str]) -> str:
             raise UnknownTableError(f"expected a printed table, got {title!r}; known: {known}")
         return f"{start}{tables[title]}{end}"
 
-    titled = "".join(f"\n**{name}**\n\n{table}" for name, table in tables.items())
-    return EVERY.sub(lambda found: f"{found[1]}{titled}\n{found[3]}", TABLE.sub(replace, page))
+    def replace_every(found: re.Match[str]) -> str:
+        start, but, _, end = found.groups()
+        left_out = but.split("; ") if but else []
+        for text in left_out:
+            if not any(text in title for title in tables):
+                raise UnknownTableError(f"expected a text of a title, got {text!r}")
+        kept = (one for one in tables if not any(text in one for text in left_out))
+        titled = "".join(f"\n**{title}**\n\n{tables[title]}" for title in kept)
+        return f"{start}{titled}\n{end}"
+
+    return EVERY.sub(replace_every, TABLE.sub(replace, page))
 
 
 def run_command(command: str, folder: Path) -> str:

@@ -2,10 +2,9 @@
 
 otafl sweep studies/robust/robust.yaml
 otafl sweep studies/robust/robust_air.yaml
-otafl sweep studies/robust/robust_step_size.yaml
 python -m studies.robust.analyse [results/robust] [--figure robust.png]
 
-The results of the last two scenarios are next to that of the first. `robust_equal_uses.py` is for
+The result of the second scenario is next to that of the first. `robust_equal_uses.py` is for
 equal channel uses.
 """
 
@@ -49,6 +48,8 @@ DRAWN = {
     "digital, Multi-Krum": ("#D55E00", "P"),
 }
 """Uplinks of the figure, with colour and marker."""
+TOLD = {*DRAWN, "digital", "10 groups, coordinate median"}
+"""Uplinks of the tables."""
 GUESS = 0.1
 """Accuracy of a guess among ten classes."""
 
@@ -77,6 +78,8 @@ def print_worst(accuracy: xr.DataArray, labels: list[str], part: str) -> None:
         *(f"{100 * number // 20} %" for number in numbers[1:]),
     )
     for place, name in enumerate(labels):
+        if name not in TOLD:
+            continue
         cells = []
         for number in numbers:
             own = here.sel(byzantine=number).isel(zip=place).transpose("attack", "trial").values
@@ -98,14 +101,6 @@ def compare_air_attacks(result: xr.Dataset) -> None:
         own = accuracy.sel(power=power)
         values = [own.sel(attack=attack).isel(zip=place).values for attack, place in cases]
         print_row(f"`{power}`", *map(format_mean_std, values))
-
-
-def compare_step_sizes(result: xr.Dataset) -> None:
-    """Print the accuracy of one sum at full power by the step size."""
-    accuracy = select_at_end(result, "test_accuracy")
-    print_head("One sum at full power without attackers, IID", "step size", "accuracy")
-    for rate in accuracy["learning_rate"].values:
-        print_row(f"{rate:g}", format_mean_std(accuracy.sel(learning_rate=rate).values))
 
 
 def find_companion(results: Path, name: str) -> xr.Dataset | None:
@@ -149,8 +144,6 @@ def main() -> None:
         print_worst(accuracy, labels, part)
     if (air := find_companion(args.results, "robust_air")) is not None:
         compare_air_attacks(air)
-    if (steps := find_companion(args.results, "robust_step_size")) is not None:
-        compare_step_sizes(steps)
     draw(accuracy, labels, args.figure)
 
 

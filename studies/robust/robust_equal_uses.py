@@ -53,6 +53,8 @@ DRAWN = {
     "digital, geometric median": ("#332288", "*"),
 }
 """Uplinks of the figure, with colour and marker."""
+UNTOLD = {"5 groups, centred clipping", "digital, centred clipping"}
+"""Uplinks that are not in the tables."""
 
 
 @dataclass(frozen=True)
@@ -189,7 +191,8 @@ def format_gain(values: xr.DataArray, base: xr.DataArray) -> str:
 def print_chosen(result: xr.Dataset, best: dict[tuple[str, str], Chosen]) -> None:
     """Print the rounds and the tuned settings."""
     print_head("Tuned step sizes, * an end", "uplink", "rounds", *PARTITIONS.values())
-    for label in dict.fromkeys(label for _, label in list_places(result)):
+    labels = dict.fromkeys(label for _, label in list_places(result))
+    for label in [one for one in labels if one not in UNTOLD]:
         tuned = [best[part, label] for part in PARTITIONS]
         cells = (
             f"{one.learning_rate:g}{'' if one.is_interior else '*'}"
@@ -210,7 +213,7 @@ def print_accuracy(result: xr.Dataset, part: str) -> None:
     print_head(title, "uplink", *words)
     base = accuracy.isel(zip=places[part, "sum"], drop=True)
     for (own, label), at in places.items():
-        if own == part:
+        if own == part and label not in UNTOLD:
             one = accuracy.isel(zip=at, drop=True)
             cells = (
                 format_cell(one.sel(case))

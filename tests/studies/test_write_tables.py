@@ -50,10 +50,19 @@ def test_every_table_is_written_below_its_title() -> None:
     assert "old" not in filled
 
 
-def test_unknown_tables_are_refused() -> None:
-    page = "<!-- table: nowhere -->\n<!-- end table -->\n"
+def test_tables_that_a_marker_excepts_are_left_out() -> None:
+    page = "<!-- every table but wo; hree -->\n<!-- end -->\n"
+    filled = write_tables.fill_page(page, {"one": "| a |\n", "two": "| b |\n", "three": "| c |\n"})
+    assert filled == "<!-- every table but wo; hree -->\n\n**one**\n\n| a |\n\n<!-- end -->\n"
+
+
+@pytest.mark.parametrize(
+    "page",
+    ["<!-- table: nowhere -->\n<!-- end table -->\n", "<!-- every table but nowhere -->\n<!-- end -->"],
+)
+def test_unknown_tables_are_refused(page: str) -> None:
     with pytest.raises(write_tables.UnknownTableError, match="nowhere"):
-        write_tables.fill_page(page, {})
+        write_tables.fill_page(page, {"one": "| a |\n"})
 
 
 def test_pages_mark_their_tables_completely() -> None:
