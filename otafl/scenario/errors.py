@@ -288,6 +288,8 @@ def find_hint(path: Path, tree: Any, root: type[BaseModel]) -> str:
             found = get_value(tree, section)
             chosen = choice.normalise({} if found is None else found)["name"]
             subject = "it" if guess == word else f"did you mean '{guess}'? it"
+            if len(owners) > 3:
+                owners[2:] = [f"{len(owners) - 2} more"]
             return f"; {subject} is a key of {' and '.join(owners)}, not of {chosen}"
         if guess is None and look is find_same and word != "name":
             key, every = find_synonym(word), dict.fromkeys(one for one, _ in iterate_fields(root))
