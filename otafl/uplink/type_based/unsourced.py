@@ -65,6 +65,9 @@ LLOYD_STEPS = 10
 SAMPLES = 64
 """Normal blocks for each codeword, from which the first codewords are computed."""
 
+FEW = 100
+"""Number of devices up to which all counts are weighed."""
+
 TINY = 1e-30
 
 
@@ -344,8 +347,7 @@ def estimate_counts(
     The derivative of eta is the count's variance, given the sum, over tau^2.
     """
     most = int(senders.max().item()) if senders.numel() else 0
-    value = torch.arange(most + 1, dtype=y.dtype, device=y.device)
-    at_once = max(1, NUMBERS_AT_ONCE // (shares.numel() * len(value)))
+    at_once = max(1, NUMBERS_AT_ONCE // (shares.numel() * (most + 1)))
     n = senders[..., None] * shares[:, None]
     z, best, least = y - n @ matrix.mT, n, torch.full_like(senders, math.inf)
     floor = 1e-3 * deviation.square() + TINY
@@ -353,7 +355,9 @@ def estimate_counts(
         variance = torch.maximum(z.square().mean(2), floor)[..., None]
         heard = n + z @ matrix
         rows = zip(*(one.split(at_once, 1) for one in (heard, variance, senders)), strict=True)
-        parts = [_denoise(one, var, k, shares[:, None], value) for one, var, k in rows]
+        parts = [
+            weigh_counts(one, var, k[..., None], shares[:, None], most) for one, var, k in rows
+        ]
         n, spread = (torch.cat(each, 1) for each in zip(*parts, strict=True))
         off = y - n @ matrix.mT
         z = off + z * (spread.sum(2, keepdim=True) / variance / y.shape[2])
@@ -363,8 +367,8 @@ def estimate_counts(
     return best * (senders / best.sum(2).clamp_min(TINY))[..., None]
 
 
-def _denoise(
-    heard: Tensor, variance: Tensor, senders: Tensor, shares: Tensor, value: Tensor
+def weigh_counts(
+    heard: Tensor, variance: Tensor, senders: Tensor, shares: Tensor, most: int
 ) -> tuple[Tensor, Tensor]:
     """Return mean and variance [S, C, M] of binomial counts, given them with normal noise.
 
@@ -374,18 +378,41 @@ def _denoise(
         Counts with noise.
     variance : Tensor, float [S, C, 1]
         Variance of the noise.
-    senders : Tensor, float [S, C]
-        Number of devices.
+    senders : Tensor, float [S, C, 1]
+        Number K of devices.
     shares : Tensor, float [S, 1, M]
         Probabilities of the codewords.
-    value : Tensor, float [N]
-        Possible counts.
+    most : int
+        Largest number of devices.
     """
+    odds = shares.clamp(1e-9, 1.0 - 1e-6).logit()
+    value = torch.arange(most + 1, dtype=heard.dtype, device=heard.device)
+    factorial = (value + 1.0).lgamma()
+    if most > FEW:
+        value = _choose_counts(heard, variance, senders, odds, most)
     rest = senders[..., None] - value
-    ways = (rest.clamp_min(0.0) + 1.0).lgamma().neg() - (value + 1.0).lgamma()
-    ways = ways.where(rest >= 0, -math.inf)[..., None, :]  # [S, C, 1, N]
-    odds = value * shares[..., None].clamp(1e-9, 1.0 - 1e-6).logit()  # but for a constant factor
+    ways = -factorial[value.long()] - factorial[rest.clamp_min(0.0).long()]
     near = (heard[..., None] - value).square() / (-2.0 * variance[..., None])
-    weight = torch.softmax(near.add_(odds).add_(ways), -1)
-    mean, square = (weight @ torch.stack([value, value.square()], 1)).unbind(-1)
-    return mean, square - mean.square()
+    likely = (near + value * odds[..., None] + ways).where(rest >= 0.0, -math.inf)
+    weight = torch.softmax(likely, -1)
+    mean = (weight * value).sum(-1)
+    return mean, (weight * (value - mean[..., None]).square()).sum(-1)
+
+
+def _choose_counts(
+    heard: Tensor, variance: Tensor, senders: Tensor, odds: Tensor, most: int
+) -> Tensor:
+    """Return the counts [S, C, M, N] about the likeliest ones, which are found by halving.
+
+    Those left out are at least six standard deviations and ten counts away from the peak.
+    """
+    peak, high = torch.zeros_like(heard), senders.expand_as(heard)
+    for _ in range(most.bit_length()):
+        middle = ((peak + high) / 2.0).floor()
+        ratio = ((senders - middle) / (middle + 1.0)).log() + odds  # of the next count to this one
+        rises = ratio + (heard - middle - 0.5) / variance > 0.0
+        peak, high = peak.where(~rises, middle + 1.0), middle.where(~rises, high)
+    deviation = (1.0 / variance + 1.0 / (peak + 1.0) + 1.0 / (senders - peak + 1.0)).rsqrt()
+    beside = int((6.0 * deviation.max()).ceil().item()) + 10
+    first = (peak - beside).clamp(0.0, max(0, most - 2 * beside))[..., None]
+    return first + torch.arange(min(most, 2 * beside) + 1, dtype=heard.dtype, device=heard.device)

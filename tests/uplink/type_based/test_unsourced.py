@@ -17,7 +17,12 @@ import otafl
 from otafl.core.contracts import NO_LIMITS, Broadcast, Group, TransmitLimits
 from otafl.core.errors import UserError
 from otafl.scenario import load_scenario
-from otafl.uplink.type_based.unsourced import estimate_counts, find_nearest, move_codewords
+from otafl.uplink.type_based.unsourced import (
+    estimate_counts,
+    find_nearest,
+    move_codewords,
+    weigh_counts,
+)
 
 pytestmark = pytest.mark.exact
 
@@ -69,6 +74,25 @@ def test_counts_without_noise_are_exact() -> None:
         counts = rng.multinomial(devices, rng.dirichlet(np.ones(32)), size=50)
         found = recover(counts @ matrix.T, matrix, devices, 0.0, iterations=60)
         np.testing.assert_allclose(found, counts, atol=1e-3)
+
+
+@pytest.mark.parametrize("devices", [5, 1000])
+def test_weighed_counts_are_the_mean_and_variance_of_all_of_them(devices: int) -> None:
+    """Of many devices, those far from the likeliest count are left out."""
+    shares, variance = np.array([1e-4, 0.02, 0.3, 0.67]), np.array([1e-4, 0.3, 50.0, 1e6])
+    heard = devices * shares + np.array([3.0, -2.0, 30.0, -100.0])
+    counts = np.arange(devices + 1)
+    log = stats.binom.logpmf(counts, devices, shares[:, None])
+    log = log - (heard[:, None] - counts) ** 2 / (2.0 * variance[:, None, None])
+    weight = np.exp(log - log.max(2, keepdims=True))
+    weight /= weight.sum(2, keepdims=True)
+    mean = weight @ counts
+    given = (np.tile(heard, (4, 1)), variance[:, None], np.full((4, 1), float(devices)))
+    tensors = [torch.from_numpy(one)[None] for one in (*given, shares[None])]
+    found = [one[0].numpy() for one in weigh_counts(*tensors, devices)]
+    np.testing.assert_allclose(found[0], mean, rtol=1e-6, atol=1e-9)
+    spread = (weight * (counts - mean[..., None]) ** 2).sum(2)
+    np.testing.assert_allclose(found[1], spread, rtol=1e-6, atol=1e-9)
 
 
 def test_one_device_is_detected_as_often_as_the_closed_form_says() -> None:
