@@ -33,13 +33,10 @@ KEPT = 1 / 32
 TEXT = """
 ## Inference (the paper's Fig. 10)
 
-Time depends on shapes and on how many weights are kept, not on their values: weights are random.
-Factored: two thin linear layers in place of each (`otafl.models.modules`), R clipped to a
-layer's smaller side. Dense is the uncompressed benchmark, and nuclear-norm training too, whose
-weights are dense though their numerical rank may be low. Pruned: the largest weights in compressed
-rows, indices not counted. int8: dynamically quantised linear layers, which quantise the activations
-at each call. A model is called again and again for a millisecond, so a small one stays in the
-cache. The rows of dense beside itself show how far ratios can be trusted."""
+Weights are random, because time depends on shapes and on how many weights are kept. Factored: two
+thin linear layers in place of each. Dense is the uncompressed benchmark, and nuclear-norm training
+too. Pruned: the largest weights in compressed rows, indices not counted. int8: dynamically
+quantised linear layers. The rows of dense beside itself show how far ratios can be trusted."""
 
 
 class SparseLinear(nn.Module):
@@ -112,10 +109,9 @@ def repeat_call(model: nn.Module, x: Tensor) -> tuple[Call, int]:
 
 
 @torch.no_grad()
-def section(threads: int) -> dict[tuple[str, int], dict[str, Pair]]:
+def section() -> dict[tuple[str, int], dict[str, Pair]]:
     """(network, batch) -> method -> times beside dense ones."""
-    torch.set_num_threads(threads)
-    print(f"\n### Threads: {threads}\n")
+    print()
     header("network", "batch", "model", "numbers stored", "time", "dense / model")
     found: dict[tuple[str, int], dict[str, Pair]] = {}
     for network, widths in NETWORKS.items():

@@ -43,25 +43,22 @@ DENSE_SVD = "dense step and SVD"
 PAGE = """\
 # Low rank: what it costs and what it saves
 
-Made by `python benchmarks/low_rank.py > benchmarks/low_rank.md`. Things to compare are run
-in turn, A B A B; times are medians, ratios medians of the pairs with their range. The figures show
-one thread. Times are of the machine that ran it: compare them within a table.
+Made by `python benchmarks/low_rank.py > benchmarks/low_rank.md` on one thread. Things to compare
+run in turn, A B A B; times are medians, ratios medians of the pairs with their range.
 """
 ROUND = f"""
 ## A round of FedRLR, beyond the forward pass
 
-One layer with M = N, {DEVICES} devices in one batch, batch size {BATCH}, one local step. Devices:
-gradient in factors, projection, retraction, coding, with a copy of the broadcast. Server: the
-product of the two sums, refactored. Round: both. Dense SGD step: W - eta x^T g of each device and
-nothing else of a round. Dense step and SVD: the retraction (18) as it is printed, {DEVICES} times
-that of one device. All in milliseconds. Exponent: least squares in log-log; O((M+N)R) means 1 in M,
-dense algebra means 2. A small layer's round takes a fixed time, of decompositions of 2R x 2R
-matrices and of calling torch; what grows shows in the upper half of the sizes."""
+One layer with M = N, {DEVICES} devices in one batch, batch size {BATCH}, one local step, in
+milliseconds. Devices: gradient in factors, projection, retraction and coding. Server: the product
+of the two sums, refactored. Dense SGD step: W - eta x^T g of each device, and nothing else of a
+round. Dense step and SVD: the retraction (18) as printed, {DEVICES} times that of one device. An
+exponent of 1 in M is O((M+N)R), and 2 is dense algebra; a small layer's time is that of calls."""
 OPERATIONS = """
 ### Operations
 
-Floating-point operations of a round's matrix products, as torch counts them; decompositions of
-thin M x R and of R x R matrices come on top at the server, of 2R x 2R ones at the devices.
+Floating-point operations of a round's matrix products, as torch counts them, without the
+decompositions of thin matrices.
 """
 
 Call = Callable[[], object]
@@ -179,12 +176,11 @@ def slope(curve: dict[int, float], low: int, high: int) -> float:
     return float(np.polyfit(np.log(at), np.log([curve[side] for side in at]), 1)[0])
 
 
-def cost_section(threads: int) -> dict[str, dict[int, float]]:
-    torch.set_num_threads(threads)
+def cost_section() -> dict[str, dict[int, float]]:
     found = costs(SIDES, RANKS, dense=True)
     columns = [f"{part}, R={r}" for r in RANKS for part in ("devices", "server", "round")]
     columns += [DENSE, DENSE_SVD]
-    print(f"\n### Time, threads: {threads}\n")
+    print("\n### Time\n")
     header("M = N", *columns)
     for side in SIDES:
         cells = (found[name].get(side) for name in columns)
@@ -223,15 +219,14 @@ def operations(call: Call) -> int:
 
 
 def rank_section(side: int = 4096, ranks: Sequence[int] = (1, 2, 4, 8, 16, 32, 64)) -> None:
-    """One thread, growth with R."""
+    """Growth with R."""
     found = costs([side], ranks, dense=False)
     times = {rank: found[f"round, R={rank}"][side] for rank in ranks}
-    print(f"\n### Time with the rank, M = N = {side:,}, threads: 1\n")
+    print(f"\n### Time with the rank, M = N = {side:,}\n")
     header("R", *map(str, ranks))
     row("round", *(three(1e3 * times[rank]) for rank in ranks))
     exponents = [f"{slope(times, *ends):.2f} from {ends[0]} to {ends[1]}" for ends in RANK_SLOPES]
-    print(f"\nExponent in R: {', '.join(exponents)}. Where R is large,")
-    print("products of thin factors with R x R matrices lead, (M+N)R^2.")
+    print(f"\nExponent in R: {', '.join(exponents)}.")
 
 
 def draw_costs(found: dict[str, dict[int, float]], path: Path) -> None:
@@ -262,21 +257,19 @@ def main() -> None:
     default = Path(__file__).parent.parent / "results" / "pictures"
     parser.add_argument("--figures", type=Path, default=default, help="folder of the figures")
     figures = parser.parse_args().figures
-    threads = sorted({1, torch.get_num_threads()})
+    torch.set_num_threads(1)
     print(PAGE)
     processor = platform.processor() or platform.machine()
     print(f"torch {torch.__version__}, otafl {otafl.__version__}, {processor}, float32")
     print(ROUND)
     with torch.inference_mode():
-        found = [cost_section(number) for number in threads]
-        torch.set_num_threads(1)
+        found = cost_section()
         rank_section()
         operation_section()
-    draw_costs(found[0], figures / "low_rank_cost.png")
+    draw_costs(found, figures / "low_rank_cost.png")
     print("\n![Time of a round by the layer's sides](../results/pictures/low_rank_cost.png)")
     print(inference_time.TEXT)
-    times = [inference_time.section(number) for number in threads]
-    inference_time.draw(times[0], figures / "inference_time.png")
+    inference_time.draw(inference_time.section(), figures / "inference_time.png")
     print("\n![Inference time relative to dense](../results/pictures/inference_time.png)")
 
 

@@ -40,12 +40,10 @@ PAGE = """\
 
 Made by `python benchmarks/personal.py > benchmarks/personal.md`. 100 devices, all training,
 784-100-10, 20 local steps on minibatches of 20, K = 5 proximal steps. The plain form is a loop over
-devices with one nn.Module each and autograd. "Plain" updates each parameter by its formula, p -= a
-(p.grad + l (p - m)), as the methods' public programs do; "lean" by torch's fused updates of lists
-of parameters, without a temporary where that can be had; FedAvg's is torch.optim.SGD in both. All
-run in turn, A B C A B C, and times are medians, ratios medians over the turns with their range.
-Operations are of matrix products, two for a multiplication and an addition; the floor is the time
-that otafl's take at the rate of one large matrix product."""
+devices with one nn.Module each and autograd. "Plain" updates each parameter by its formula, as the
+methods' public programs do; "lean" by torch's fused updates of lists of parameters. All run in
+turn, and times are medians, ratios medians over the turns with their range. Operations are of
+matrix products; the floor is the time that otafl's take at the rate of one large matrix product."""
 
 
 class Ours:

@@ -53,10 +53,9 @@ FEDAVG = {
 
 
 NOTE = """
-The sweep's rows are on one thread a program.
-"One by one" is a run of its own for each trial of each point, with what it takes to begin; trials
-have 100 rounds. At the paper's size a round keeps a core busy alone, so stacking gains less; its
-small factorisations (SVD, QR, Cholesky of the cores) are what no stacking makes faster."""
+The sweep's rows are on one thread a program. "One by one" is a run of its own for each trial of
+each point, of 100 rounds, with what it takes to begin. At the paper's size a round keeps a core
+busy, so stacking gains less."""
 
 
 class Rounds:

@@ -27,10 +27,10 @@ def model_of(work: LocalData, sample: dict) -> fedjax.Model:
     def forward(batch: dict) -> jax.Array:
         x = batch["x"]
         if work.channels:
-            side = math.isqrt(x.shape[1])
-            x = x.reshape(-1, side, side, 1)
+            side = math.isqrt(x.shape[1] // work.planes)
+            x = x.reshape(-1, work.planes, side, side).transpose(0, 2, 3, 1)
             for outputs in work.channels:
-                x = hk.Conv2D(outputs, KERNEL, padding="SAME", w_init=START)(x)
+                x = hk.Conv2D(outputs, KERNEL, padding=work.padding.upper(), w_init=START)(x)
                 x = jax.nn.relu(hk.max_pool(x, 2, 2, "VALID", channel_axis=3))
             x = hk.Flatten()(x)
         for outputs in work.hidden:
@@ -69,6 +69,7 @@ def race(work: LocalData, rounds: int, arrays: Arrays, lap: Lap) -> float:
         clients, num_clients=work.participants, seed=0
     )
     state = algorithm.init(model.init(jax.random.PRNGKey(0)))
+    lap()
     for _ in range(rounds):
         state, _ = algorithm.apply(state, sampler.sample())
         jax.block_until_ready(state.params)

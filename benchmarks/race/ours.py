@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from measuring import Arrays, Lap, arguments, report
-from works import WORKS, LocalData
+from measuring import Arrays, Lap, count_cores, main
+from works import LocalData
 
 from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
@@ -20,7 +20,8 @@ def scenario_of(work: LocalData, rounds: int) -> dict[str, Any]:
     if work.hidden:
         model = {"name": "mlp", "hidden": list(work.hidden), "bias_start": "uniform"}
     if work.channels:
-        model |= {"name": "cnn", "channels": list(work.channels)}  # windows of 5, padding same
+        model |= {"name": "cnn", "channels": list(work.channels), "padding": work.padding}
+    steps = {"local_epochs": work.epochs} if work.epochs else {"local_steps": work.steps}
     return {
         "name": "race",
         "data": work.data,
@@ -28,19 +29,16 @@ def scenario_of(work: LocalData, rounds: int) -> dict[str, Any]:
         "algorithm": {"name": "fedavg", "learning_rate": work.rate},
         "transport": "ideal",
         "devices": {"count": work.devices, "participants": work.participants},
-        "training": {
-            "rounds": rounds,
-            "local_steps": work.steps,
-            "batch_size": work.batch,
-        },
-        "engine": {"threads": 1, "device": "cpu"},
+        "training": {"rounds": rounds, "batch_size": work.batch, **steps},
+        "engine": {"threads": count_cores(), "device": "cpu"},
     }
 
 
 def race(work: LocalData, rounds: int, arrays: Arrays, lap: Lap) -> float:
-    torch.set_num_threads(1)
+    torch.set_num_threads(count_cores())
     points = expand(load_scenario(scenario_of(work, rounds)))
     engine = Engine(assemble(points, range(1)))
+    lap()
     for t in range(rounds):
         engine.run_round(t)
         lap()
@@ -50,5 +48,4 @@ def race(work: LocalData, rounds: int, arrays: Arrays, lap: Lap) -> float:
 
 
 if __name__ == "__main__":
-    given = arguments().parse_args()
-    report(race, WORKS[given.work], given.rounds, given.data)
+    main(race)

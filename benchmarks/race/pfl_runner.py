@@ -78,6 +78,7 @@ def race(work: LocalData, rounds: int, arrays: Arrays, lap: Lap) -> float:
         local_optimizer_create=torch.optim.SGD,
         central_optimizer=torch.optim.SGD(classifier.parameters(), lr=1.0),
     )
+    lap()
     FederatedAveraging().run(
         NNAlgorithmParams(
             central_num_iterations=rounds,

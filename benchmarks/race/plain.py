@@ -20,6 +20,7 @@ def race(work: LocalData, rounds: int, arrays: Arrays, lap: Lap) -> float:
         *(x, y, torch.from_numpy(assign_samples(work, arrays))),
         *(work.steps, work.batch, work.rate, work.participants),
     )
+    lap()
     for _ in range(rounds):
         loop.round()
         lap()

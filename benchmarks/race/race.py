@@ -1,10 +1,10 @@
-"""Race otafl beside public simulators, on one processor thread. Prints a Markdown page.
+"""Race otafl beside public simulators, on one processor core. Prints a Markdown page.
 
     sh benchmarks/race/setup.sh                                  installs the others, once
     python benchmarks/race/race.py > benchmarks/race.md
 
 All train by plain FedAvg over a link without errors (works.py). Simulators run in turn, each in a
-program of its own, as often as there are repetitions; times are processor milliseconds of a round.
+program of its own, as often as there are repetitions; times are of a round, in milliseconds.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from measuring import WARM_UP
 from ours import scenario_of
 from works import RACED, WORKS, LocalData
 
@@ -34,6 +33,8 @@ from otafl.scenario import load_scenario
 
 HERE = Path(__file__).parent
 PLAIN = "plain loop"
+PEERS = {"FedJAX": "fedjax", "pfl-research": "pfl", "BlazeFL": "blazefl", "Flower": "flower"}
+"""Names of the others, and of their environments."""
 ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
@@ -41,13 +42,16 @@ ONE_THREAD = {
     "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
     "JAX_PLATFORMS": "cpu",
     "CUDA_VISIBLE_DEVICES": "",
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "TQDM_DISABLE": "1",
 }
 INTRODUCTION = """# Beside other simulators
 
-Made by `python benchmarks/race/race.py > benchmarks/race.md`: plain FedAvg on Fashion-MNIST
-over a link without errors. Simulators run in turn, each in a program of its own on one thread. A
-time is the median of the repetitions, with their range; a speed is the median of the ratios of the
-plain loop's time to it, repetition by repetition.
+Made by `python benchmarks/race/race.py > benchmarks/race.md`: plain FedAvg over a link without
+errors, on Fashion-MNIST unless stated. Simulators run in turn, each in a program of its own. Times
+are medians of the repetitions, with their range; a speed is the median of the ratios of the plain
+loop's processor time to it. A wall time also has what a simulator waits for.
 """
 GEMM = 1024
 """Side of the square matrices whose product shows what a thread can do."""
@@ -61,16 +65,17 @@ class Racer(NamedTuple):
 
 
 class Run(NamedTuple):
-    """One repetition: the median round in processor milliseconds, and the accuracy."""
+    """One repetition: the median round in milliseconds of processors and on the wall, accuracy."""
 
     ms: float
+    wall_ms: float
     accuracy: float
 
 
 def main() -> None:
     given = arguments()
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})  # all programs that follow, too
+    if hasattr(os, "sched_setaffinity"):  # of all programs that follow, too
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-given.cores :])
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         for line in page(given, Path(folder)):
@@ -81,6 +86,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Race otafl beside public simulators.")
     parser.add_argument("--works", nargs="+", choices=WORKS, default=RACED)
     parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--cores", type=int, default=1, help="of the processor, for each simulator")
     parser.add_argument("--rounds", type=int, help="of a repetition, in place of the works' own")
     parser.add_argument(
         "--environments", type=Path, default=HERE / ".venvs", help="folder that setup.sh filled"
@@ -88,8 +94,9 @@ def arguments() -> argparse.Namespace:
     given = parser.parse_args()
     if given.repetitions < 1:
         parser.error(f"--repetitions: got {given.repetitions}; must be 1 or more")
-    if given.rounds is not None and given.rounds <= WARM_UP:
-        parser.error(f"--rounds: got {given.rounds}; must be more than {WARM_UP}, which warm up")
+    warm_up = max(WORKS[name].warm_up for name in given.works)
+    if given.rounds is not None and given.rounds <= warm_up:
+        parser.error(f"--rounds: got {given.rounds}; must be more than {warm_up}, which warm up")
     return given
 
 
@@ -97,7 +104,7 @@ def page(given: argparse.Namespace, folder: Path) -> Iterator[str]:
     """Race, and yield the lines of the page as they become known."""
     yield INTRODUCTION
     yield f"torch {torch.__version__}, {get_device_name('cpu')}, otafl {otafl.__version__},"
-    yield f"repetitions: {given.repetitions}\n"
+    yield f"cores: {given.cores}, repetitions: {given.repetitions}\n"
     racers, missing = find_racers(given.environments)
     yield from missing
     for name in given.works:
@@ -108,7 +115,7 @@ def find_racers(environments: Path) -> tuple[dict[str, Racer], list[str]]:
     """Return the simulators that are installed, and a line for each that is not."""
     racers = {PLAIN: Racer("plain.py"), "otafl": Racer("ours.py")}
     missing = []
-    for name, folder in (("FedJAX", "fedjax"), ("pfl-research", "pfl")):
+    for name, folder in PEERS.items():
         python = environments / folder / "bin" / "python"
         if python.exists():
             racers[name] = Racer(f"{folder}_runner.py", python)
@@ -130,6 +137,7 @@ def race(
         flops_per_s = max(flops_per_s, gemm())
         for one, racer in racers.items():
             runs[one].append(run(racer, name, rounds, samples))
+            print(name, one, runs[one][-1], file=sys.stderr, flush=True)  # it takes a while
     yardstick_ms = 1e3 * flops(work) / flops_per_s
     yield f"## {work.title}\n"
     taking_part = f"{work.participants} of {work.devices}"
@@ -137,8 +145,8 @@ def race(
         taking_part = f"All {work.devices}"
     yield f"{taking_part} devices train in a round, by {work.steps} steps of {work.batch} samples."
     yield f"Accuracies are of round {rounds}. The yardstick is {number(yardstick_ms)} ms: forward"
-    yield f"and backward products of {number(flops(work) / 1e9)} GFLOP at {flops_per_s / 1e9:.0f}"
-    yield f"GFLOP/s, a thread's at a product of {GEMM} x {GEMM} matrices in the same run.\n"
+    yield f"and backward products at {flops_per_s / 1e9:.0f} GFLOP/s, a thread's at a product of"
+    yield f"{GEMM} x {GEMM} matrices in the same run.\n"
     yield from table(runs, yardstick_ms)
     yield ""
 
@@ -149,18 +157,20 @@ def table(runs: Mapping[str, Sequence[Run]], yardstick_ms: float) -> Iterator[st
     runs : of each simulator, the plain loop's among them, in the order of the repetitions.
     """
     yield (
-        "| simulator | CPU ms a round | range | speed, plain loop = 1 | range "
+        "| simulator | CPU ms a round | range | wall ms | range | speed, plain loop = 1 | range "
         "| yardstick over time | accuracy |"
     )
-    yield "|---|---|---|---|---|---|---|"
+    yield "|---|---|---|---|---|---|---|---|---|"
     for name, own in runs.items():
-        times = [one.ms for one in own]
+        times, walls = ([getattr(one, key) for one in own] for key in ("ms", "wall_ms"))
         ratios = [plain.ms / one.ms for plain, one in zip(runs[PLAIN], own, strict=True)]
         middle = statistics.median(times)
         cells = [
             name,
             number(middle),
             f"{number(min(times))} to {number(max(times))}",
+            number(statistics.median(walls)),
+            f"{number(min(walls))} to {number(max(walls))}",
             f"{statistics.median(ratios):.2f}",
             f"{min(ratios):.2f} to {max(ratios):.2f}",
             f"{yardstick_ms / middle:.0%}",
@@ -176,7 +186,7 @@ def number(value: float) -> str:
 
 def export_samples(work: LocalData, folder: Path) -> Path:
     """Write the samples of a work for programs that have no otafl; return the file."""
-    path = folder / f"{work.data}.npz"
+    path = folder / f"{work.data.partition(':')[0]}.npz"
     if not path.exists():
         read = data.load_cached(load_scenario(scenario_of(work, 1)).data)
         flat = {f"x_{part}": getattr(read, f"x_{part}") for part in ("train", "test")}
@@ -192,11 +202,12 @@ def export_samples(work: LocalData, folder: Path) -> Path:
 def run(racer: Racer, name: str, rounds: int, samples: Path) -> Run:
     """Run a simulator in a program of its own. Raises CalledProcessError if it fails."""
     command = [racer.python, HERE / racer.script, name, str(rounds), samples]
-    paths = [str(HERE.parent), os.environ.get("PYTHONPATH", "")]
+    paths = [str(HERE), str(HERE.parent), os.environ.get("PYTHONPATH", "")]
     environment = os.environ | ONE_THREAD | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     measured = json.loads(done.stdout.splitlines()[-1])
-    return Run(statistics.median(measured["ms_per_round"]), measured["accuracy"])
+    times = (statistics.median(measured[key]) for key in ("ms_per_round", "wall_ms_per_round"))
+    return Run(*times, measured["accuracy"])
 
 
 def flops(work: LocalData) -> float:

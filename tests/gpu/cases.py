@@ -71,6 +71,10 @@ MORE: dict[str, dict[str, Any]] = {
         "power": "ci",  # which needs no long-term state of the channel
         "topology": {"name": "cells", "servers": 3},
     },
+    "a moving cell": {
+        "channel": {"name": "umi", "subcarrier_groups": 1, "speed_kmh": 30, "mobility": "linear"},
+        "power": "ci",
+    },
     "a cloud": {"topology": {"name": "hierarchical", "servers": 3, "cloud_every": 1}},
     "access points": {"topology": {"name": "cell_free", "points": 2}, "power": "ci"},
     "a graph": {"topology": "graph", "power": "ci"},
@@ -109,7 +113,17 @@ def _made() -> dict[str, dict[str, Any]]:
 CASES = _made()
 """Name of a case -> the keys that it changes of `contract.small.BASE`."""
 
-TRIED = ("csi", "receiver", "power", "codec", "transport", "downlink", "server", "selection")
+TRIED = (
+    "channel",
+    "csi",
+    "receiver",
+    "power",
+    "codec",
+    "transport",
+    "downlink",
+    "server",
+    "selection",
+)
 
 LONG = {"csi delay", "csi phase_feedback", "receiver eigen"}
 """Their examples' channels are simulated symbol by symbol."""
