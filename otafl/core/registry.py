@@ -82,7 +82,7 @@ class Table:
 
 _COMPONENTS = {
     "data": "digits; idx: mnist fashion_mnist; cifar: cifar10 cifar100; leaf: femnist sent140 "
-    "shakespeare; ridge; parkinsons; hugging_face: hf",
+    "shakespeare; ridge; parkinsons; uci_har; hugging_face: hf",
     "partition": "label_free: iid lognormal natural; by_class: shards dirichlet label_skew "
     "dirichlet_mix; class_window; flower",
     "model": "mlp; cnn: cnn vgg8; softmax_regression: softmax_regression linear; lstm: lstm "
