@@ -31,8 +31,11 @@ from otafl.data.files import Download, Files, Root, wrap_read_errors
 
 _FOLDER = "UCI HAR Dataset"
 _SHAPES = {"features": (561,), "signals": (128, 9)}
-_SIGNALS = [f"{kind}_{axis}" for kind in ("body_acc", "body_gyro", "total_acc") for axis in "xyz"]
-_FILES = ["X", "y", "subject", *(f"Inertial Signals/{signal}" for signal in _SIGNALS)]
+_SIGNALS = [
+    f"Inertial Signals/{kind}_{axis}"
+    for kind in ("body_acc", "body_gyro", "total_acc")
+    for axis in "xyz"
+]
 _SEED = 0
 """Seed of the order of the windows, the same in all trials."""
 
@@ -51,7 +54,7 @@ class UciHar(DataSource):
                 tuple(
                     f"{_FOLDER}/{part}/{name}_{part}.txt"
                     for part in ("train", "test")
-                    for name in _FILES
+                    for name in ("X", "y", "subject", *_SIGNALS)
                 ),
             ),
         ),
@@ -76,46 +79,31 @@ class UciHar(DataSource):
 
     def read(self) -> DataSet:
         folder = self.files.locate(self.name, self.root) / _FOLDER
-        generator = np.random.default_rng(_SEED)
-        parts = []
-        for part in ("train", "test"):
-            x, y, person = self._read_part(folder / part, part)
-            order = generator.permutation(len(y))  # a person's activities are one after the other
-            parts.append((x[order], y[order], person[order]))
-        (x_train, y_train, owner), (x_test, y_test, owner_test) = parts
-        return DataSet(
+        x_train, y_train, owner = self._read_part(folder / "train", "train")
+        x_test, y_test, owner_test = self._read_part(folder / "test", "test")
+        data = DataSet(
             *(x_train, y_train, x_test, y_test, self.classes), owner=owner, owner_test=owner_test
         )
+        order = np.random.default_rng(_SEED).permutation  # a person's activities are in turn
+        return data.select_train(order(len(y_train))).select_test(order(len(y_test)))
 
     def _read_part(self, folder: Path, part: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Read the samples [n, *shape], classes [n] and people [n] of a part of the data."""
-        y, person = (
-            _read_numbers(folder / f"{name}_{part}.txt", 1).astype(np.int64)[:, 0] - 1
-            for name in ("y", "subject")
-        )
-        names = ["X"] if self.inputs == "features" else _FILES[3:]
-        width = self.input_shape[0]
-        x = np.stack([_read_numbers(folder / f"{n}_{part}.txt", width, len(y)) for n in names], 2)
-        if len(person) != len(y) or not ((y >= 0) & (y < self.classes)).all():
-            raise UserError(
-                f"{folder}: expected a person and an activity from 1 to {self.classes} for each "
-                f"window, got {len(person)} people, and {len(y)} activities from {y.min() + 1} to "
-                f"{y.max() + 1}; `otafl data get uci_har` downloads the files"
-            )
-        return x.reshape(len(y), *self.input_shape), y, person
+        names = ["y", "subject", *(["X"] if self.inputs == "features" else _SIGNALS)]
+        tables = [_read_numbers(folder / f"{name}_{part}.txt") for name in names]
+        y, person = (table[:, 0].astype(np.int64) - 1 for table in tables[:2])
+        widths = [1, 1] + [self.input_shape[0]] * (len(names) - 2)
+        for name, table, width in zip(names, tables, widths, strict=True):
+            if table.shape != (len(y), width):
+                raise UserError(
+                    f"{folder}: expected {len(y)} lines of {width} numbers in {name}_{part}.txt, "
+                    f"as y_{part}.txt has lines, got {table.shape[0]} lines of {table.shape[1]}; "
+                    "`otafl data get uci_har` downloads the files"
+                )
+        return np.stack(tables[2:], 2).reshape(len(y), *self.input_shape), y, person
 
 
-def _read_numbers(path: Path, width: int, rows: int | None = None) -> np.ndarray:
-    """Read a file of lines with `width` numbers each, [n, width].
-
-    Raises UserError for a file with other lines, or not with so many rows.
-    """
+def _read_numbers(path: Path) -> np.ndarray:
+    """Read a file of lines with as many numbers each, [n, width]; UserError for another file."""
     with wrap_read_errors(path, "not lines of numbers", ValueError), open_regular(path) as file:
-        values = np.loadtxt(file, np.float32, ndmin=2)
-    if values.shape[1] != width or not len(values) or rows not in (None, len(values)):
-        raise UserError(
-            f"{path}: expected {'a window' if rows is None else f'{rows} windows'} of {width} "
-            f"numbers a line, got {len(values)} lines of {values.shape[1]}; `otafl data get "
-            "uci_har` downloads the file"
-        )
-    return values
+        return np.loadtxt(file, np.float32, ndmin=2)

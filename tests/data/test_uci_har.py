@@ -60,10 +60,18 @@ def test_by_default_every_person_trains(tmp_path: Path) -> None:
         (
             "train/X_train.txt",
             "1 2 3\n",
-            "expected 5 windows of 561 numbers a line, got 1 lines of 3",
+            "5 lines of 561 numbers in X_train.txt, .* got 1 lines of 3",
         ),
-        ("train/y_train.txt", "1\n2\n3\n7\n1\n", "an activity from 1 to 6 for each window"),
-        ("test/subject_test.txt", "1\n", "got 1 people"),
+        (
+            "train/y_train.txt",
+            "1\n2\n3\n7\n1\n",
+            "uci_har.* labels",
+        ),
+        (
+            "test/subject_test.txt",
+            "1\n",
+            "3 lines of 1 numbers in subject_test.txt, .* got 1 lines",
+        ),
         ("test/y_test.txt", "one\n", "not lines of numbers"),
     ],
 )
