@@ -128,9 +128,6 @@ class Moon(Algorithm):
         return add_prefix(PREVIOUS, params), sent, loss
 
     def compute_representation(self, params: c.Tensors, batch: c.Batch) -> Tensor:
-        """Compute the inputs [n, B, M] of the last layer, with an identity in its place."""
-        weight = params[self.weight]
-        rows, width = weight.shape[:2]
-        unit = torch.eye(width, dtype=weight.dtype, device=weight.device).expand(rows, -1, -1)
-        ends = {self.weight: unit, self.bias: unit.new_zeros(rows, width)}
-        return self.model.score_batch(params | ends, batch)
+        """Compute the inputs z [n, B, M] of the last layer."""
+        head = self.model.make_identity_head(params[self.bias])
+        return self.model.score_batch(params | head, batch)
