@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from support.marks import IN_CHECKOUT
 from support.pages import BLOCK, DOCS
 
 import otafl
@@ -39,6 +40,7 @@ def anchors(text: str) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", head).strip().lower().replace(" ", "-") for head in heads}
 
 
+@IN_CHECKOUT
 def test_links() -> None:
     """Every relative link of a page leads to a file, and to a heading of it."""
     pages_with_links = [*DOCS.glob("*.md"), *(ROOT / "studies").rglob("README.md")]
@@ -111,7 +113,7 @@ def read_row(page: str, name: str) -> list[float]:
     ("page", "files"),
     [
         ("get_started.md", "curves.png by_snr.png results/first.nc results/louder.nc"),
-        ("paper.md", "cost.md all.csv tests.tex snr.pdf policies.html"),
+        ("paper.md", "cost.md all.csv tests.tex snr.pdf policies.html policies.zip"),
         ("places.md", "results/town.nc town_map.png"),
         ("results.md", ""),
         ("differentiable.md", ""),
