@@ -43,6 +43,7 @@ for command in (
     tables.table,
     tables.compare,
     results.convert,
+    results.archive,
     results.verify,
     results.export,
     drawing.plot,

@@ -1,4 +1,4 @@
-"""Define `otafl show`, `otafl diff`, `otafl convert`, `otafl verify` and `otafl export`."""
+"""Define the commands that read a result, such as `otafl show` and `otafl archive`."""
 
 from __future__ import annotations
 
@@ -66,6 +66,19 @@ def convert(
     chosen = None if variables is None else split_names(variables)
     for line in write(result, out, chosen):
         typer.echo(line, err=True)
+    typer.echo(str(out))
+
+
+def archive(
+    result: ResultFile,
+    out: Annotated[Path, typer.Argument(metavar="OUT.zip", help="New file.")],
+    author: Annotated[list[str], typer.Option(metavar="NAME", help="Again for more authors.")],
+    license: Annotated[str, typer.Option(metavar="SPDX", help="Licence, e.g. CC-BY-4.0.")],
+) -> None:
+    """Write a result and its scenario as one zip file for a DOI."""
+    from otafl.results.archive import write_archive
+
+    write_archive(result, out, author, license)
     typer.echo(str(out))
 
 

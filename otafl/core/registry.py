@@ -82,7 +82,7 @@ class Table:
 
 _COMPONENTS = {
     "data": "digits; idx: mnist fashion_mnist; cifar: cifar10 cifar100; leaf: femnist sent140 "
-    "shakespeare; ridge; parkinsons; hugging_face: hf",
+    "shakespeare; ridge; parkinsons; uci_har; hugging_face: hf",
     "partition": "label_free: iid lognormal natural; by_class: shards dirichlet label_skew "
     "dirichlet_mix; class_window; flower",
     "model": "mlp; cnn: cnn vgg8; softmax_regression: softmax_regression linear; lstm: lstm "
@@ -93,7 +93,8 @@ _COMPONENTS = {
     "algorithm": "baselines.fedavg: fedavg fedprox; low_rank.fedrlr_plus; low_rank.fedrlr; "
     "baselines.whole_model_methods: fedmid prox_sgd magnitude_pruning; personal.pfedbred: pfedbred "
     "pfedme; personal.own_models: per_fedavg ditto apfl local_only; low_rank.tdpfed; "
-    "baselines.scaffold; baselines.feddyn; personal.partly_shared: fedrep fedbn; personal.fedem; "
+    "baselines.scaffold; baselines.feddyn; baselines.fednova; baselines.moon; "
+    "personal.partly_shared: fedrep fedbn; personal.fedem; "
     "asynchronous: fedasync fedbuff; submodels.fedhm; submodels.narrow_networks: heterofl fedrolex "
     "split_mix; personal.fedamp; personal.fedfomo; personal.fedpac; personal.pfedhn; "
     "personal.pfedbayes; adapters.lora; baselines.zeroth_order",

@@ -48,7 +48,7 @@ class Download:
     url : str
         Address.
     checksum : str
-        Checksum of the downloaded file, "md5:..." or "sha256:...".
+        Checksum of the downloaded file, "md5:..." or "sha256:..."; empty if none is published.
     members : tuple of str
         Files to take out of an archive; empty if the file is no archive.
     extract_dir : str
@@ -76,7 +76,9 @@ class Download:
         different gzip files for the same content, so their own CRC-32 counts.
         """
         own = checksums.find_digest(path)
-        known = [f"sha256:{own}"] * bool(own) + [self.checksum] * (not self.members)
+        known = [f"sha256:{own}"] * bool(own) + [self.checksum] * bool(
+            self.checksum and not self.members
+        )
         with wrap_read_errors(path):
             about = path.stat()
             changed = about.st_mtime_ns, about.st_size
@@ -266,7 +268,7 @@ def _download(name: str, download: Download, folder: Path) -> None:
     try:
         pooch.retrieve(
             url,
-            known_hash=download.checksum,
+            known_hash=download.checksum or None,
             fname=download.file,
             path=folder,
             processor=processor,

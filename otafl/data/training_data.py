@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -99,6 +100,12 @@ class TrainingData:
         has_keys: whether minibatches have keys, for models that draw random numbers in training.
         """
         return CohortData(self, round, cohort, has_keys)
+
+    def count_steps(self, cohort: Cohort) -> np.ndarray:
+        """Count the local steps of the cohort's rows, int64 [N]."""
+        if self.epochs is None:
+            return np.full(cohort.num_rows, self.steps)
+        return self.epochs.count_steps(cohort)
 
     def draw_ahead(self, round: int, draw: int) -> Tensor:
         """Return a round's samples [T, S * K, B] int64 of the population, from a block of rounds.

@@ -81,7 +81,11 @@ class EngineParts:
 
     def make_context(self, cohort: Cohort, t: int) -> Context:
         """Return the method's context of a cohort in a round."""
-        return Context(cohort, self.hyper, self.streams, t)
+        count = self.samples.training_data.count_steps
+        return Context(
+            *(cohort, self.hyper, self.streams, t),
+            count_steps_fn=lambda: torch.from_numpy(count(cohort)).to(cohort.weight),
+        )
 
 
 def assemble(points: Sequence[Point], trials: Sequence[int]) -> EngineParts:

@@ -76,9 +76,8 @@ class LocalTraining:
 
     def count_steps(self, cohort: Cohort) -> np.ndarray | None:
         """Return the local steps of each row, int64 [N]; None if all rows take as many."""
-        epochs = self._parts.samples.training_data.epochs
-        steps = None if epochs is None else epochs.count_steps(cohort)
-        return None if steps is None or len(np.unique(steps)) < 2 else steps
+        steps = self._parts.samples.training_data.count_steps(cohort)
+        return None if len(np.unique(steps)) < 2 else steps
 
     def _train_chunks(
         self,

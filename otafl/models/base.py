@@ -133,6 +133,17 @@ class Model(ABC):
         weights = [place for place, name in enumerate(names) if len(self.shapes[name]) >= 2]
         return names[weights[-1] :] if weights else names
 
+    def make_identity_head(self, like: Tensor) -> Tensors:
+        """Make an identity [n, M, M] without bias in place of a linear last layer.
+
+        Scores are then the inputs [n, B, M] of this layer, the representations of samples. like: a
+        tensor [n, ...] of the type of the parameters.
+        """
+        weight, bias = self.head
+        width = self.shapes[weight][0]
+        unit = torch.eye(width, dtype=like.dtype, device=like.device).expand(len(like), -1, -1)
+        return {weight: unit, bias: like.new_zeros(len(like), width)}
+
     def count_products(self, weight: str) -> int:
         """Return the number of products with one of `linear_weights` for a sample."""
         return self.positions.get(weight, 1)

@@ -29,8 +29,8 @@ def test_version_and_help(capsys: pytest.CaptureFixture) -> None:
     call("--help")
     listed = capsys.readouterr().out
     commands = (
-        "new run sweep check list show diff convert verify export plot report timeline validate "
-        "data"
+        "new run sweep check list show diff convert archive verify export plot report timeline "
+        "validate data"
     )
     for command in commands.split():
         assert re.search(rf"^  {command} ", listed, re.MULTILINE)

@@ -74,14 +74,17 @@ def test_the_wheel_holds_the_package_and_the_scenarios(unpacked: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_sdist_holds_what_its_tests_and_docs_read(built: Path) -> None:
+def test_the_sdist_holds_all_but_the_results_of_studies(built: Path) -> None:
     (sdist,) = built.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         held = {name.partition("/")[2] for name in archive.getnames()}
-    for folder in ("otafl", "tests", "docs/pictures", "scripts", "scenarios", "studies"):
+    for folder in ("otafl", "tests", "docs/pictures", "scripts", "scenarios"):
         assert files(folder) <= held, folder
+    of_studies = {name for name in files("studies") if Path(name).parent.name != "data"}
+    assert {name for name in of_studies if not name.endswith(".png")} <= held
+    assert sdist.stat().st_size < 5e6
     single = "README.md CHANGELOG.md .github/CONTRIBUTING.md CITATION.cff Makefile"
-    single += " .github/SECURITY.md constraints.txt .dockerignore .pre-commit-config.yaml"
+    single += " .github/SECURITY.md .ci/run constraints.txt .dockerignore .pre-commit-config.yaml"
     single += " scripts/constraints_flower.txt docs/paper/paper.md docs/paper/paper.bib"
     assert set(single.split()) <= held
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xarray as xr
+from support.marks import IN_CHECKOUT
 
 from otafl.core import checksums
 from studies.common import tables
@@ -18,6 +19,7 @@ pytestmark = pytest.mark.exact
 DATA = Path(__file__).parents[2] / "studies" / "time_and_energy" / "data"
 
 
+@IN_CHECKOUT
 def test_committed_results_have_the_bytes_that_they_were_committed_with() -> None:
     results = sorted(DATA.parents[1].glob("*/data/*.nc"))
     assert len(results) > 100

@@ -125,6 +125,36 @@ def write_parkinsons(folder: Path, people: Sequence[int] = PEOPLE) -> None:
     checksums.write(folder / "parkinsons_updrs.data")
 
 
+WINDOWS = {"train": [3, 1, 3, 1, 3], "test": [2, 2, 4]}
+"""Person of each window of a small UCI HAR."""
+
+
+def write_uci_har(folder: Path) -> None:
+    """Write small files as in the official archive, features as it writes them: window i of a part
+    has i / 8 everywhere, sample t of its signal j is i + j / 10 + t / 1000, its activity i + 1."""
+    for part, people in WINDOWS.items():
+        home = folder / "UCI HAR Dataset" / part
+        (home / "Inertial Signals").mkdir(parents=True)
+        window = np.arange(len(people))[:, None]
+        kinds = [
+            f"{kind}_{axis}" for kind in ("body_acc", "body_gyro", "total_acc") for axis in "xyz"
+        ]
+        tables = {
+            "X": np.repeat(window / 8, 561, 1),
+            "y": window + 1,
+            "subject": np.array(people)[:, None],
+        } | {
+            f"Inertial Signals/{kind}": window + j / 10 + np.arange(128) / 1000
+            for j, kind in enumerate(kinds)
+        }
+        for name, values in tables.items():
+            lines = [
+                "".join(f"{value:17.7e}" if values.shape[1] > 1 else f"{value}" for value in row)
+                for row in values
+            ]
+            (home / f"{name}_{part}.txt").write_text("\n".join(lines) + "\n")
+
+
 SPEECHES = {"ALL": 1, "First Witch": 40, "MACBETH": 60, "Ghost": 0}
 """Speeches of the speakers of a small text."""
 

@@ -64,13 +64,6 @@ RIDGE = 1e-13
 """Term that keeps the scaled matrix of a quadratic program positive definite."""
 
 
-class _PassThrough:
-    """Last layer whose scores are its inputs, the features."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x.clone()  # a bias is added to it in place
-
-
 class FedPAC(Algorithm):
     r"""Feature alignment and classifier collaboration.
 
@@ -202,12 +195,8 @@ class FedPAC(Algorithm):
 
     def compute_features(self, body: c.Tensors, x: Tensor) -> Tensor:
         """Compute the features f(x) [n, B, d]."""
-        rows = next(iter(body.values())).shape[0]
-        ends: dict[str, Any] = {
-            self.last.weight: _PassThrough(),
-            self.last.bias: x.new_zeros(rows, self.width),
-        }
-        return self.model.logits(body | ends, x)
+        head = self.model.make_identity_head(next(iter(body.values())))
+        return self.model.logits(body | head, x)
 
     def sum_features(self, body: c.Tensors, full: c.Batch) -> tuple[Tensor, Tensor]:
         """Sum the features of all samples.

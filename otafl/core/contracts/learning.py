@@ -279,12 +279,16 @@ class Context:
     round : int, or Tensor, int64 []
         Index of the round, from 0. It may be a tensor in local work on a GPU, so that work for
         which the host decides by it (`int(context.round)`) is slower there.
+    count_steps_fn : callable, optional
+        Function that returns the local steps [N] of each row, for a server, which knows them from
+        the numbers of samples.
     """
 
     cohort: Cohort
     hyper: Hyper
     streams: Streams
     round: Round
+    count_steps_fn: Callable[[], Tensor] | None = field(default=None, kw_only=True)
 
     def gather_hyper(self, name: str) -> Tensor:
         """Return a stackable setting for each row.

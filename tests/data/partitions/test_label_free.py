@@ -53,7 +53,8 @@ def test_natural_refuses_more_devices_than_users() -> None:
 def test_natural_needs_users() -> None:
     message = (
         "data.partition: 'natural' needs a data set whose samples have users, such as femnist or "
-        "sent140 or shakespeare or ridge or parkinsons or hf; use one, or another partition"
+        "sent140 or shakespeare or ridge or parkinsons or uci_har or hf; use one, or another "
+        "partition"
     )
     with pytest.raises(UserError, match=message):
         assign_samples(Natural(), OWNER, 2, rng())
