@@ -98,7 +98,7 @@ _COMPONENTS = {
     "split_mix; personal.fedamp; personal.fedfomo; personal.fedpac; personal.pfedhn; "
     "personal.pfedbayes; adapters.lora; baselines.zeroth_order",
     "channel": "rayleigh; awgn; rician; tdl: tdl-a tdl-b tdl-c tdl-d tdl-e; cdl: cdl-a cdl-b cdl-c "
-    "cdl-d cdl-e; cell: umi uma rma; trace",
+    "cdl-d cdl-e; cell: umi uma rma inh inf; trace",
     "csi": "estimates: perfect error pilots phase_feedback delay",
     "receiver": "base: auto scalar mrc eigen uniform_forcing",
     "power": "equal_power: gbma blind; inversion: genie ci multi_antenna_ci tci cotaf; "
