@@ -32,15 +32,6 @@ DROP = declare_family("cell", __name__)
 POSITION = declare_purpose("position", __name__)
 SCREENS = declare_purpose("blockage_screens", __name__)
 
-FACTORY_KEYS = {
-    "factory_scenario": "factory_scenario",
-    "hall_m": "hall_dimensions",
-    "clutter_density": "clutter_density",
-    "clutter_size_m": "clutter_size",
-    "clutter_height_m": "clutter_height",
-}
-"""Keys of inf, and Sionna's names of them."""
-
 DEVICES_PER_DROP = 64
 """Devices that are given to Sionna at a time."""
 
@@ -132,8 +123,9 @@ class SionnaCell:
         if settings.name == "inh":
             common["indoor_scenario"] = settings.indoor_scenario
         elif settings.name == "inf":
-            for ours, theirs in FACTORY_KEYS.items():
-                common[theirs] = getattr(settings, ours)
+            hall = ("factory_scenario", "clutter_density", "clutter_size_m", "clutter_height_m")
+            common |= {key.removesuffix("_m"): getattr(settings, key) for key in hall}
+            common["hall_dimensions"] = settings.hall_m
         elif settings.name != "rma":
             common["o2i_model"] = "low"
         kinds = {"umi": "UMi", "uma": "UMa", "rma": "RMa", "inh": "InH", "inf": "InF"}

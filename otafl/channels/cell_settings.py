@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, PositiveFloat
 
 from otafl.channels.plane_waves import GeometricSettings
 from otafl.core.problems import Problem, make_problem
@@ -14,7 +14,7 @@ from otafl.core.problems import Problem, make_problem
 OUTDOORS, INDOORS = ("umi", "uma", "rma"), ("inh", "inf")
 LOW, HIGH = ("SL", "DL"), ("SH", "DH", "HH")
 
-Size = tuple[float, float, float]
+Size = tuple[PositiveFloat, PositiveFloat, PositiveFloat]
 
 HALL_M: dict[str, Size] = {
     "inh": (120.0, 50.0, 3.0),
@@ -133,7 +133,7 @@ class CellSettings(GeometricSettings):
     """number of a device's angular regions besides its user, or of screens"""
     self_blocking: Literal["portrait", "landscape"] = "portrait"
     """orientation of the devices of blockage A in their users' hands"""
-    screen_m: tuple[float, float] = (0.3, 1.7)
+    screen_m: tuple[PositiveFloat, PositiveFloat] = (0.3, 1.7)
     """width and height in metres of a screen of blockage B; a person by default"""
 
     def find_conflicts(self) -> Iterator[str]:
@@ -154,38 +154,29 @@ class CellSettings(GeometricSettings):
         if self.name != "rma" and not self.in_car:
             yield f"in_car: got false, but {self.name} has no cars; leave it out"
         for key, owners in OWNERS.items():
-            if (given := getattr(self, key)) is not None and self.name not in owners:
-                yield f"{key}: got {given}, but it is for {' and '.join(owners)}; leave it out"
+            if ((given := getattr(self, key)) is None) is (self.name in owners):
+                cells = " and ".join(owners)
+                yield f"{key}: got {given}, but {cells} have it, and only they; leave it out"
         if self.name in OUTDOORS and not 1.5 <= self.device_height_m <= 10.0:
-            yield (
-                f"device_height_m: got {self.device_height_m:g}; must be from 1.5 to 10 in "
-                f"{self.name}"
-            )
+            yield f"device_height_m: got {self.device_height_m:g}; must be from 1.5 to 10 outdoors"
+        if self.name in OUTDOORS and radius_m is None:
+            yield f"cell_radius_m: got null, but {self.name} has no hall to fill; leave it out"
         if self.name in INDOORS:
             yield from self._find_hall_conflicts()
 
     def _find_hall_conflicts(self) -> Iterator[str]:
         """Yield the conflicts between a hall and what is in it."""
-        for key, given in ((key, getattr(self, key)) for key in OWNERS):
-            if given is None and self.name in OWNERS[key]:
-                yield f"{key}: got null, but {self.name} needs it; leave it out for the default"
         length_m, width_m, height_m = self.hall_m or (0.0, 0.0, 0.0)
-        if min(length_m, width_m, height_m) <= 0:
-            yield f"hall_m: got {self.hall_m}; must be three positive lengths, e.g. [120, 50, 3]"
         for key in ("server_height_m", "device_height_m"):
             if getattr(self, key) > height_m:
                 yield f"{key}: got {getattr(self, key):g}; must be at most hall_m's {height_m:g}"
         most_m = min(length_m, width_m) / 4.0
         if self.cell_radius_m is None and self.min_distance_m > most_m:
-            yield (
-                f"min_distance_m: got {self.min_distance_m:g}; must be at most {most_m:g}, a "
-                "quarter of the hall's width"
-            )
+            least_m = self.min_distance_m
+            yield f"min_distance_m: got {least_m:g}; must be at most {most_m:g} in this hall"
         if self.indoor_probability < 1.0:
-            yield (
-                f"indoor_probability: got {self.indoor_probability:g}, but all devices of "
-                f"{self.name} are indoors; leave it out"
-            )
+            share = self.indoor_probability
+            yield f"indoor_probability: got {share:g}, but all devices are indoors; leave it out"
         if self.name == "inf" and self.blockage == "A":
             yield "blockage: got A, which TR 38.901 does not have for factories; use B"
 
