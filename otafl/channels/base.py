@@ -220,6 +220,9 @@ class Channel(ABC):
     correlation_rounds: int = 1
     """Rounds after which fading is practically independent; 1 if it is new in each round."""
 
+    round_trip_s: float = 0.0
+    """Delay of the path in both directions in seconds, by which each slot lasts longer."""
+
     has_closed_form: bool = False
     """Whether E|h|^2 = 1 and the closed forms below hold, which are for one antenna.
 

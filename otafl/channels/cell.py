@@ -1,4 +1,4 @@
-"""Cell of 3GPP: urban micro (umi), urban macro (uma) or rural macro (rma).
+"""Cell of 3GPP: urban micro (umi) or macro (uma), rural macro (rma), office (inh), factory (inf).
 
 Line of sight, path loss, shadowing, indoor loss and rays come from Sionna (`cell_drop`). The
 large-scale gain, which is path loss, penetration loss and shadowing, is separate from the fading,
@@ -17,53 +17,27 @@ References
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from otafl.channels.base import Channel, InterfererMap, Positions
 from otafl.channels.cell_drop import (
     DEVICES_PER_DROP,
-    CellDrop,
     SionnaCell,
     build_cell_rays,
     draw_positions,
     reflect_at_circle,
 )
+from otafl.channels.cell_settings import CellSettings
 from otafl.channels.fading import ROUNDS_PER_BLOCK, RoundBlocks
+from otafl.channels.hall import draw_hall_positions, reflect_at_walls
 from otafl.channels.ofdm import NUMBERS_AT_ONCE, OfdmChannel, Pairs, group_frequencies
-from otafl.channels.plane_waves import GeometricSettings, PlaneWaves, draw_velocities
-from otafl.core.rng import declare_purpose
+from otafl.channels.plane_waves import PlaneWaves, draw_velocities
+from otafl.channels.shadowing import FIELD_WAVES, ShadowingField
 from otafl.core.units import db_to_linear
-
-SHADOWING = declare_purpose("shadowing", __name__)
-
-POWER_DBM, SPEED_KMH, CARRIER_HZ, DISTANCE_M = (-40, 31), (0, 500), (5e8, 1e11), (10, 5_000)
-VALID_RANGES: dict[str, dict[str, tuple[float, float]]] = {
-    "tx_power_dbm": dict.fromkeys(("umi", "uma", "rma"), POWER_DBM),
-    "speed_kmh": dict.fromkeys(("umi", "uma", "rma"), SPEED_KMH),
-    "carrier_hz": {"umi": CARRIER_HZ, "uma": CARRIER_HZ, "rma": (5e8, 3e10)},
-    "min_distance_m": dict.fromkeys(("umi", "uma", "rma"), DISTANCE_M),
-    "cell_radius_m": dict.fromkeys(("umi", "uma", "rma"), DISTANCE_M),
-    "server_height_m": {"umi": (10, 10), "uma": (25, 25), "rma": (10, 150)},
-}
-"""Key -> cell -> range in which its model was fitted (TR 38.901, Table 7.4.1-1 and its notes), or
-that devices of a cellular network have: power of any class, and floor, of TS 38.101-1."""
-
-FIELD_WAVES = 128
-"""Number of cosines in a shadowing field."""
-
-
-def _declare_by_name(defaults: Mapping[str, Any], description: str, **bounds: Any) -> Any:
-    """Declare a field whose default depends on the cell's name."""
-    return Field(
-        default_factory=lambda given: defaults[given["name"]], description=description, **bounds
-    )
 
 
 class Cell(OfdmChannel):
@@ -79,72 +53,8 @@ class Cell(OfdmChannel):
         The whole drop, of the U trials that differ.
     """
 
-    class Settings(GeometricSettings):
-        name: Literal["umi", "uma", "rma"] = "umi"
-        cell_radius_m: float = _declare_by_name(
-            {"umi": 100.0, "uma": 250.0, "rma": 2500.0},
-            "radius of the disc around the server in metres, half of an inter-site distance; 100 "
-            "in umi, 250 in uma, 2500 in rma by default",
-            gt=0,
-        )
-        min_distance_m: float = _declare_by_name(
-            {"umi": 10.0, "uma": 35.0, "rma": 35.0},
-            "smallest horizontal distance of a device in metres; 10 in umi, else 35 by default",
-            gt=0,
-        )
-        server_height_m: float = _declare_by_name(
-            {"umi": 10.0, "uma": 25.0, "rma": 35.0},
-            "height of the server's antennas in metres; 10 in umi, 25 in uma, 35 in rma by default",
-            gt=0,
-        )
-        device_height_m: float = Field(1.5, ge=1.5, le=10)
-        """height of all devices in metres"""
-        indoor_probability: float = _declare_by_name(
-            {"umi": 0.8, "uma": 0.8, "rma": 0.5},
-            "fraction of devices that are indoors; 0.5 in rma, else 0.8 by default",
-            ge=0,
-            le=1,
-        )
-        shadowing: bool = True
-        """whether shadow fading is part of the large-scale gain"""
-        mobility: Literal["none", "linear"] = "none"
-        """motion of the devices: linear, straight on at speed_kmh with reflection at the edge of
-        the cell, so that distance, path loss and shadowing change; or none, where speed_kmh
-        affects only the fading"""
-        in_car: bool = True
-        """whether outdoor devices of rma are in cars, with a loss of N(9 dB, 5 dB) (TR 38.901 Table
-        7.2-3); without effect in umi and uma"""
-
-        def find_conflicts(self) -> Iterator[str]:
-            yield from super().find_conflicts()
-            if self.path_loss_db is not None:
-                yield (
-                    f"path_loss_db: got {self.path_loss_db:g}, but the cell has its own path loss; "
-                    "leave it out, or give snr_db for a mean SNR"
-                )
-            if self.min_distance_m >= self.cell_radius_m:
-                yield (
-                    f"min_distance_m: got {self.min_distance_m:g}, but cell_radius_m is only "
-                    f"{self.cell_radius_m:g}; use a smaller distance"
-                )
-            if self.mobility == "linear" and self.speed_kmh is None:
-                yield "mobility: 'linear' needs speed_kmh; set it, e.g. to 3"
-            if self.name != "rma" and not self.in_car:
-                yield f"in_car: got false, but {self.name} has no cars; leave it out"
-
-        def list_notes(self, scenario: Any) -> Iterator[str]:
-            for key, ranges in VALID_RANGES.items():
-                value, (low, high) = getattr(self, key), ranges[self.name]
-                if value is not None and not low <= value <= high:
-                    wanted = f"{low:g}" if low == high else f"{low:g} to {high:g}"
-                    yield (
-                        f"channel.{key}: {value:g} is outside the range in which channel "
-                        f"'{self.name}' is valid ({wanted}; 3GPP TR 38.901 and TS 38.101-1)"
-                    )
-
-        @property
-        def is_physical(self) -> bool:
-            return self.snr_db is None
+    class Settings(CellSettings):
+        """Section `channel` of a cell."""
 
     has_positions: ClassVar[bool] = True
 
@@ -182,13 +92,14 @@ class Cell(OfdmChannel):
 
     def _draw_positions(self, devices: int) -> tuple[Tensor, Tensor]:
         """Draw positions [U, K, 3] in metres, and which devices are indoors, [U, K] bool."""
-        settings = self.settings
+        settings, pairs = self.settings, Pairs(self.streams, devices, self.budget.bandwidth_hz)
+        least_m, height_m = settings.min_distance_m, settings.device_height_m
+        if settings.cell_radius_m is None:
+            assert settings.hall_m is not None
+            position = draw_hall_positions(pairs, settings.hall_m, least_m, height_m)
+            return position, torch.ones_like(position[..., 0], dtype=torch.bool)
         return draw_positions(
-            Pairs(self.streams, devices, self.budget.bandwidth_hz),
-            settings.min_distance_m,
-            settings.cell_radius_m,
-            settings.device_height_m,
-            settings.indoor_probability,
+            pairs, least_m, settings.cell_radius_m, height_m, settings.indoor_probability
         )
 
     def make_interfering(self, interferers: InterfererMap) -> Channel:
@@ -229,7 +140,10 @@ class Cell(OfdmChannel):
         """Return the positions [R, U, K, 3] at times [R, U]."""
         if self._velocity is None or not self._moves:
             return self._start.expand(len(time_s), *self._start.shape)
-        return reflect_at_circle(self._start, self._velocity, self.settings.cell_radius_m, time_s)
+        if (radius_m := self.settings.cell_radius_m) is None:
+            assert self.settings.hall_m is not None
+            return reflect_at_walls(self._start, self._velocity, self.settings.hall_m, time_s)
+        return reflect_at_circle(self._start, self._velocity, radius_m, time_s)
 
     def _compute_gains(self, first: int, rounds: int) -> Tensor:
         """Compute the large-scale gains [rounds, S, K] at the beginning of each round."""
@@ -274,58 +188,3 @@ class _InterferingCells(Cell):
         seen = position[:, self._elsewhere.row_index]  # [R, S, J, K, 3]
         shift = torch.nn.functional.pad(self._elsewhere.shift_m, (0, 1)).to(seen)
         return (seen + shift[:, :, None]).flatten(2, 3)[:, self._pairs.rows]
-
-
-class ShadowingField:
-    """Shadow fading by position, normal in dB.
-
-    Its correlation over a distance d is exp(-d / d_cor), and it has Sionna's value at the position
-    of the drop.
-
-    Parameters
-    ----------
-    links : CellDrop
-        Links of U x K devices.
-    start : Tensor, float64 [U, K, 3]
-        Their positions in the drop, in metres.
-    indoor : Tensor, bool [U, K]
-        Devices indoors.
-    pairs : Pairs
-        Random streams of the pairs.
-
-    Notes
-    -----
-    Each trial has one field G of unit variance for each of line of sight, no line of sight, and
-    indoors, as a sum of cosines. Because exp(-d) is the characteristic function of the planar
-    Cauchy distribution, wave vectors have the radius sqrt(1 / (1 - u)^2 - 1) for a uniform u.
-    Conditioned on the value g_0 at x_0, the field is
-
-    .. math::
-
-        G(x) + e^{-|x - x_0| / d_{cor}} (g_0 - G(x_0))
-    """
-
-    def __init__(self, links: CellDrop, start: Tensor, indoor: Tensor, pairs: Pairs) -> None:
-        uniform = pairs.streams.draw_uniform(SHADOWING, 0, (3, FIELD_WAVES, 3))[pairs.rows].double()
-        radius = (1.0 / (1.0 - uniform[..., 0]) ** 2 - 1.0).sqrt()
-        heading = 2.0 * math.pi * uniform[..., 1]
-        vector = torch.stack([radius * heading.cos(), radius * heading.sin()], -1)
-        kind = torch.where(indoor, 2, torch.where(links.line_of_sight, 0, 1))
-        trial = torch.arange(len(kind), device=kind.device)[:, None]
-        self._vector = vector[trial, kind]  # [U, K, waves, 2]
-        self._phase = 2.0 * math.pi * uniform[..., 2][trial, kind]
-        self._start, self._std = start, links.shadowing_std_db
-        self._distance = links.shadowing_distance_m
-        self._missing = links.shadowing_db / self._std - self._compute_field(start[None])
-
-    def __call__(self, position: Tensor) -> Tensor:
-        """Return the shadowing [R, U, K] in dB at positions [R, U, K, 3]."""
-        way = (position - self._start)[..., :2].norm(dim=-1)
-        fixed = (-way / self._distance).exp() * self._missing
-        return self._std * (self._compute_field(position) + fixed)
-
-    def _compute_field(self, position: Tensor) -> Tensor:
-        """Compute G, [R, U, K]."""
-        place = position[..., :2] / self._distance[..., None]
-        angle = (self._vector * place[..., None, :]).sum(-1) + self._phase
-        return angle.cos().sum(-1) * math.sqrt(2.0 / FIELD_WAVES)

@@ -26,9 +26,11 @@ from otafl.channels.fading import keep_global_state, use_sionna_stream
 from otafl.channels.ofdm import Pairs
 from otafl.channels.plane_waves import RAYS, Rays, unit_vector
 from otafl.core.rng import declare_family, declare_purpose
+from otafl.core.units import db_to_linear
 
 DROP = declare_family("cell", __name__)
 POSITION = declare_purpose("position", __name__)
+SCREENS = declare_purpose("blockage_screens", __name__)
 
 DEVICES_PER_DROP = 64
 """Devices that are given to Sionna at a time."""
@@ -52,7 +54,7 @@ class CellDrop:
     line_of_sight, clear : Tensor, bool [U, K]
         Whether a device has a line of sight, and whether there is one up to its building.
     path_loss_db, penetration_db : Tensor [U, K]
-        Path loss outdoors, and loss into buildings and cars.
+        Path loss outdoors or in the hall, and loss into buildings and cars and by blockers.
     shadowing_db, shadowing_std_db, shadowing_distance_m : Tensor [U, K]
         Gain of shadow fading, its standard deviation and correlation distance.
     k_factor : Tensor [U, K]
@@ -67,6 +69,10 @@ class CellDrop:
         The two strongest clusters.
     cluster_spread_s : Tensor [U, K]
         Cluster delay spread in seconds.
+    ray_gain : Tensor [U, K, C, 20]
+        Power gain of blockage of each ray, over that of the whole link; 1 without blockage.
+    los_gain : Tensor [U, K]
+        The same for the line of sight.
     """
 
     line_of_sight: Tensor
@@ -83,6 +89,8 @@ class CellDrop:
     los_angles: Tensor
     strongest: Tensor
     cluster_spread_s: Tensor
+    ray_gain: Tensor
+    los_gain: Tensor
 
     def map_tensors(self, change: Callable[[Tensor], Tensor]) -> CellDrop:
         """Return the drop with a function applied to every tensor."""
@@ -107,17 +115,23 @@ class SionnaCell:
     def __init__(self, settings: Any) -> None:
         with keep_global_state():
             from sionna.phy.channel import tr38901
+        self._tr38901, self._settings = tr38901, settings
         place = {"precision": "double", "device": "cpu"}
         antenna = tr38901.PanelArray(1, 1, "single", "V", "omni", settings.carrier_hz, **place)
         common = {"ut_array": antenna, "bs_array": antenna, "direction": "uplink", **place}
-        if settings.name == "rma":
-            self.scenario = tr38901.RMaScenario(settings.carrier_hz, **common)
-        else:
-            made = tr38901.UMiScenario if settings.name == "umi" else tr38901.UMaScenario
-            self.scenario = made(settings.carrier_hz, "low", **common)
-        self._large_scale = tr38901.LSPGenerator(self.scenario)
-        self._small_scale = tr38901.RaysGenerator(self.scenario)
-        self._settings = settings
+        common["spec_version"] = settings.spec_version
+        if settings.name == "inh":
+            common["indoor_scenario"] = settings.indoor_scenario
+        elif settings.name == "inf":
+            hall = ("factory_scenario", "clutter_density", "clutter_size_m", "clutter_height_m")
+            common |= {key.removesuffix("_m"): getattr(settings, key) for key in hall}
+            common["hall_dimensions"] = settings.hall_m
+        elif settings.name != "rma":
+            common["o2i_model"] = "low"
+        kinds = {"umi": "UMi", "uma": "UMa", "rma": "RMa", "inh": "InH", "inf": "InF"}
+        make = getattr(tr38901, f"{kinds[settings.name]}Scenario")
+        self.scenario = make(settings.carrier_hz, **common)
+        self.scenario.set_spatial_consistency_enabled(settings.spatial_consistency)
 
     def draw_drop(self, pairs: Pairs, position: Tensor, indoor: Tensor) -> CellDrop:
         """Draw the links of K devices, a multiple of 64.
@@ -137,51 +151,92 @@ class SionnaCell:
             Links of U x K devices.
         """
         rows = pairs.rows.tolist()
+        screens = self._draw_screens(pairs)
         batches = []
         for batch in range(position.shape[1] // DEVICES_PER_DROP):
             part = slice(batch * DEVICES_PER_DROP, (batch + 1) * DEVICES_PER_DROP)
             seeds = pairs.streams.draw_seeds(DROP / batch, 0)
             trials = [
-                self.draw_batch(seeds[row], position[u, None, part], indoor[u, None, part])
+                self.draw_batch(
+                    seeds[row], position[u, None, part], indoor[u, None, part], screens[u]
+                )
                 for u, row in enumerate(rows)
             ]
             batches.append(join_drops(trials, 0))
         return join_drops(batches, 1)
 
-    def draw_batch(self, seed: int, position: Tensor, indoor: Tensor) -> CellDrop:
-        """Draw one trial's batch [1, 64, 3].
+    def _draw_screens(self, pairs: Pairs) -> Tensor:
+        """Draw the centres of the screens of blockage model B, [U, screens, 3] in metres.
+
+        Screens stand uniformly over the hall, or the square around the cell.
+        """
+        settings = self._settings
+        shape = (settings.blockers if settings.blockage == "B" else 0, 2)
+        place = pairs.streams.draw_uniform(SCREENS, 0, shape)[pairs.rows].double().cpu() - 0.5
+        radius_m = settings.cell_radius_m
+        floor_m = settings.hall_m[:2] if radius_m is None else (2.0 * radius_m, 2.0 * radius_m)
+        height_m = settings.screen_m[1] / 2.0
+        return torch.nn.functional.pad(place * place.new_tensor(floor_m), (0, 1), value=height_m)
+
+    def _build_blockage(self, screens: Tensor) -> Any:
+        """Build the blockage model, with the centres [screens, 3] of model B; None without one."""
+        settings = self._settings
+        if settings.blockage == "A":
+            return self._tr38901.BlockageModelA(
+                self.scenario, settings.self_blocking, settings.blockers
+            )
+        if settings.blockage == "B" and len(screens):
+            sizes = screens.new_tensor(settings.screen_m).expand(len(screens), 2).unbind(1)
+            return self._tr38901.BlockageModelB(self.scenario, screens, *sizes)
+        return None
+
+    def draw_batch(self, seed: int, position: Tensor, indoor: Tensor, screens: Tensor) -> CellDrop:
+        """Draw one trial's batch [1, 64, 3], with the centres [screens, 3] of blockage model B.
 
         Sionna's links are [1, server, device], and its angles of departure are those at the server.
         """
-        made = self.scenario
-        for generator in (made, self._large_scale, self._small_scale):
-            generator.reset_topology()
+        made, consistent = self.scenario, self._settings.spatial_consistency
+        made.reset_topology()
+        large_scale = self._tr38901.LSPGenerator(made)
+        blockage = self._build_blockage(screens)
+        small_scale = self._tr38901.RaysGenerator(made, consistent, blockage)
         with use_sionna_stream(seed, torch.device("cpu")):
             self._place(position, indoor, "random")
-            self._large_scale.topology_updated_callback()
-            self._small_scale.topology_updated_callback()
-            lsp = self._large_scale()
-            rays = self._small_scale(lsp)
+            large_scale.topology_updated_callback()
+            small_scale.topology_updated_callback()
+            lsp = large_scale()
+            rays = small_scale(lsp)
         basic = made.basic_pathloss[:, 0]
         los = made.los[:, 0]
-        powers = rays.powers[:, 0]
+        powers, k_factor = rays.powers[:, 0], torch.where(los, lsp.k_factor[:, 0], 0.0)
+        ray_gain, los_gain = torch.ones_like(rays.aoa[:, 0]), torch.ones_like(basic)
+        if blockage is not None:
+            ray_gain = db_to_linear(-rays.blockage_loss_db[:, 0])
+            los_gain = db_to_linear(-rays.los_blockage_loss_db[:, 0])
+        if rays.blockage_loss_applied_to_powers:
+            powers = powers / ray_gain[..., 0]
+        power = powers / powers.sum(-1, keepdim=True)  # step 6 removes weak clusters
+        scattered = (power * ray_gain.mean(-1)).sum(-1)
+        left = (scattered + k_factor * los_gain) / (1.0 + k_factor)
         angles = (rays.aod, rays.zod, rays.aoa, rays.zoa)
         los_angles = (made.los_aod, made.los_zod, made.los_aoa, made.los_zoa)
         return CellDrop(
             line_of_sight=los,
             clear=made.outdoor_los[:, 0],
             path_loss_db=basic,
-            penetration_db=lsp.pathloss[:, 0] - basic,
+            penetration_db=lsp.pathloss[:, 0] - basic - 10.0 * left.log10(),
             shadowing_db=10.0 * lsp.sf[:, 0].log10(),
             shadowing_std_db=10.0 * made.lsp_log_std[:, 0, :, SHADOWING],
             shadowing_distance_m=made.get_param("corrDistSF")[:, 0],
-            k_factor=torch.where(los, lsp.k_factor[:, 0], 0.0),
-            power=powers / powers.sum(-1, keepdim=True),  # step 6 removes weak clusters
+            k_factor=k_factor,
+            power=power,
             delay_s=rays.delays[:, 0],
             angles=torch.stack([angle[:, 0] for angle in angles], 2),
             los_angles=torch.stack([angle[:, 0] for angle in los_angles], 2).deg2rad(),
             strongest=rays.strongest_cluster_indices[:, 0],
             cluster_spread_s=made.get_param("cDS")[:, 0] * 1e-9,
+            ray_gain=ray_gain / left[..., None, None],
+            los_gain=los_gain / left,
         )
 
     def compute_path_loss_db(self, position: Tensor, indoor: Tensor, clear: Tensor) -> Tensor:
@@ -250,17 +305,24 @@ def build_cell_rays(drop: CellDrop) -> Rays:
     order = rank.argsort(dim=-1, stable=True)
     power = drop.power.gather(-1, order)
     delay = drop.delay_s.gather(-1, order)
-    place = order[:, :, None, :, None].expand_as(drop.angles)
-    angles = drop.angles.gather(3, place)
     regrouped = torch.tensor([ray for group in SUBCLUSTERS for ray in group])
-    angles = torch.cat([angles[..., :2, regrouped], angles[..., 2:, :]], 3).flatten(3)
-    angles = torch.cat([angles, drop.los_angles[..., None]], -1)
+
+    def regroup(values: Tensor) -> Tensor:
+        """Order the rays of each cluster [..., C, 20] by sub-clusters, [..., 20 C]."""
+        place = order[..., None].unflatten(2, (*[1] * (values.dim() - 4), -1)).expand_as(values)
+        values = values.gather(-2, place)
+        strong = values[..., :2, regrouped]
+        return torch.cat([strong, values[..., 2:, :]], -2).flatten(-2)
+
+    angles = torch.cat([regroup(drop.angles), drop.los_angles[..., None]], -1)
 
     steps = delay.new_tensor(SUBCLUSTER_DELAYS) * drop.cluster_spread_s[..., None]
     strong = (delay[..., :2, None] + steps[:, :, None]).flatten(2)
     first = delay.amin(-1, keepdim=True)
     direct = drop.k_factor[..., None] / (drop.k_factor[..., None] + 1.0)
     scattered = (power * (1.0 - direct) / RAYS).repeat_interleave(RAYS, -1)
+    scattered = scattered * regroup(drop.ray_gain)
+    direct = direct * drop.los_gain[..., None]
     azimuth, zenith, device_azimuth, device_zenith = angles.unbind(2)
     return Rays(
         power=torch.cat([scattered, direct], -1),

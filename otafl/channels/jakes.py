@@ -26,8 +26,8 @@ from otafl.channels.base import Channel, FadingSettings
 from otafl.channels.fading import correlate_antennas, draw_static_uniform
 from otafl.core.contracts import unsqueeze_like
 from otafl.core.rng import Purpose
+from otafl.core.units import LIGHT_M_PER_S
 
-LIGHT_M_PER_S = 299_792_458.0
 SINUSOIDS = 32
 CORRELATION = 0.1
 MAX_CORRELATED_ROUNDS = 1 << 25

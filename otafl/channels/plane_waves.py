@@ -20,7 +20,6 @@ import torch
 from torch import Tensor
 
 from otafl.channels.fading import FADING
-from otafl.channels.jakes import LIGHT_M_PER_S
 from otafl.channels.ofdm import (
     PHASE,
     OfdmSettings,
@@ -29,6 +28,7 @@ from otafl.channels.ofdm import (
     rotations,
 )
 from otafl.core.rng import declare_purpose
+from otafl.core.units import LIGHT_M_PER_S
 
 HEADING = declare_purpose("heading", __name__)
 

@@ -44,7 +44,7 @@ class FlatFading(Channel):
         settings: FlatFadingSettings = self.settings
         self.has_closed_form = settings.antennas == 1 and settings.ris is None
         self.correlation_rounds = count_correlation_rounds(settings)
-        self._fading = self.build_direct()
+        self._fading, self.gain = self.build_direct(), self.budget.gain
         if settings.ris is not None:
             self.num_sounded_paths = settings.ris.num_sounded_paths
             to_surface = build_fading(self, settings.ris.elements, FADING / "ris")
@@ -62,7 +62,7 @@ class FlatFading(Channel):
         def draw(blocks: int) -> Tensor:
             return self._fading.draw(round, blocks, among)[..., None]
 
-        return build_block_state(draw(1), self.budget.gain, self.settings.block_symbols, draw)
+        return build_block_state(draw(1), self.gain, self.settings.block_symbols, draw)
 
 
 class Rayleigh(FlatFading):

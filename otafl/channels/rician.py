@@ -51,7 +51,7 @@ class Rician(FlatFading):
 
     def build_direct(self) -> Fading:
         self._k_factor = db_to_linear(self.hyper["k_factor_db"])  # [S]
-        return _Sum(LineOfSight(self), build_fading(self), self._k_factor)
+        return RicianFading(LineOfSight(self), build_fading(self), self._k_factor[:, None])
 
     @property
     def unit_mean_amplitude(self) -> Tensor:
@@ -89,14 +89,14 @@ class LineOfSight:
         return self._start * self._oscillators.compute_rotations(round, 0, blocks, self._dtype)
 
 
-class _Sum:
-    """Sum of the line of sight and the scattered part, by the K-factor [S]."""
+class RicianFading:
+    """Sum of the line of sight and the scattered part, by the K-factor [S, 1] or [S, K]."""
 
     def __init__(self, line: Fading, scattered: Fading, k_factor: Tensor) -> None:
         self._line, self._scattered = line, scattered
         total = 1.0 + k_factor
-        self._line_root = (k_factor / total).sqrt()[:, None, None, None]
-        self._scattered_root = (1.0 / total).sqrt()[:, None, None, None]
+        self._line_root = (k_factor / total).sqrt()[..., None, None]
+        self._scattered_root = (1.0 / total).sqrt()[..., None, None]
 
     def draw(self, round: int, blocks: int, among: Tensor | None = None) -> Tensor:
         line = self._line_root * self._line.draw(round, blocks)

@@ -115,6 +115,8 @@ class TrialClock:
             if len(self._gone) == self._devices:
                 return False
             self.env.step()
+            while self.env.peek() <= self.env.now:  # devices can return together
+                self.env.step()
         return True
 
     def start(

@@ -99,7 +99,7 @@ _COMPONENTS = {
     "split_mix; personal.fedamp; personal.fedfomo; personal.fedpac; personal.pfedhn; "
     "personal.pfedbayes; adapters.lora; baselines.zeroth_order",
     "channel": "rayleigh; awgn; rician; tdl: tdl-a tdl-b tdl-c tdl-d tdl-e; cdl: cdl-a cdl-b cdl-c "
-    "cdl-d cdl-e; cell: umi uma rma; trace",
+    "cdl-d cdl-e; cell: umi uma rma inh inf; ntn; trace",
     "csi": "estimates: perfect error pilots phase_feedback delay",
     "receiver": "base: auto scalar mrc eigen uniform_forcing",
     "power": "equal_power: gbma blind; inversion: genie ci multi_antenna_ci tci cotaf; "
@@ -120,7 +120,7 @@ _COMPONENTS = {
     "capacity_levels": "assignments: fixed dynamic compute memory channel deadline",
     "compute": "kinds: phone fixed lognormal classes csv mcu edge_gpu; drawn",
     "protocol": "protocols: rounds periodic quorum asynchronous",
-    "availability": "availability: always markov diurnal trace",
+    "availability": "availability: always markov diurnal trace; orbit",
     "cpu_frequency": "deadline: full deadline; joint",
     "attack": "attacks: sign_flip scale gaussian nan label_flip a_little_is_enough inner_product "
     "mimic false_csi false_norm crash duplicate",

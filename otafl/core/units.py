@@ -1,4 +1,4 @@
-"""Conversion of decibels to linear numbers. Only scenario files and figures use decibels."""
+"""Constants, and conversion of decibels. Only scenario files and figures use decibels."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ Level = TypeVar("Level", bound=Any)
 
 THERMAL_NOISE_DBM_PER_HZ = -174.0
 """Thermal noise power density at 290 K."""
+
+LIGHT_M_PER_S = 299_792_458.0
+"""Speed of light."""
 
 
 def db_to_linear(value_db: Level) -> Level:

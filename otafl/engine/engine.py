@@ -328,7 +328,7 @@ class Engine(Stateful):
         num_used, airtime_s, energy_j, on_air_s = read_costs(report)
         self.counts["updates_used"] += num_used
         parts.clock.close_slot(
-            airtime_s,
+            airtime_s + parts.link.channel.round_trip_s,
             energy_j / parts.hardware.efficiency,
             on_air_s,
         )

@@ -23,27 +23,49 @@ from otafl.core.rng import Streams
 CPU = torch.device("cpu")
 
 
-def sionna_cell(name: str) -> SionnaCell:
-    return SionnaCell(Cell.Settings(name=name))
-
-
 @pytest.mark.exact
-@pytest.mark.parametrize("name", ["umi", "uma", "rma"])
-def test_the_channel_is_sionnas(name: str) -> None:
-    """Sionna's UMi, UMa and RMa for a drop of 64 devices, some in each state, with the phases that
-    it draws: the same gains and frequency responses, over time, to rounding."""
+@pytest.mark.parametrize(
+    ("name", "keys"),
+    [
+        ("umi", {}),
+        ("uma", {"blockage": "A", "spec_version": "16.1"}),
+        ("rma", {}),
+        ("inh", {"blockage": "A", "self_blocking": "landscape", "blockers": 3}),
+        ("inf", {"blockage": "B", "factory_scenario": "DH", "screen_m": (8.0, 9.0)}),
+    ],
+)
+def test_the_channel_is_sionnas(name: str, keys: dict[str, Any]) -> None:
+    """Sionna's cells for a drop of 64 devices, some in each state, with the phases that it draws:
+    the same gains and frequency responses, over time, to rounding."""
     from sionna.phy.channel import cir_to_ofdm_channel, tr38901
 
-    own = Cell.Settings(name=name)
+    own = Cell.Settings(name=name, **keys)
+    outdoors = own.hall_m is None
+    radius = own.cell_radius_m or 25.0
     position, indoor = draw_positions(
-        make_pairs(1, 64), own.min_distance_m, own.cell_radius_m, 1.5, 0.4
+        make_pairs(1, 64), own.min_distance_m, radius, own.device_height_m, 0.4 if outdoors else 1.0
     )
     place: dict[str, Any] = {"precision": "double", "device": "cpu"}
     server = tr38901.PanelArray(1, 3, "single", "V", "omni", 3.5e9, **place)
     device = tr38901.PanelArray(1, 1, "single", "V", "omni", 3.5e9, **place)
-    kind = {"umi": tr38901.UMi, "uma": tr38901.UMa, "rma": tr38901.RMa}[name]
     common = {"ut_array": device, "bs_array": server, "direction": "uplink", **place}
-    sionna = kind(3.5e9, **common) if name == "rma" else kind(3.5e9, "low", **common)
+    common |= {"spec_version": own.spec_version, "enable_blockage": own.blockage != "none"}
+    screens = torch.empty(0, 3)
+    if own.blockage == "A":
+        common["blockage_self_blocking"] = own.self_blocking
+        common["blockage_num_non_self_blockers"] = own.blockers
+    elif own.blockage == "B":
+        screens = torch.tensor([[2.0, 3.0, 0.85], [-9.0, 1.0, 0.85]], dtype=torch.float64)
+        size = torch.tensor(own.screen_m, dtype=torch.float64)[:, None].expand(2, 2)
+        common |= {"blockage_screen_centers": screens, "blockage_screen_widths": size[0]}
+        common["blockage_screen_heights"] = size[1]
+    sionna = {
+        "umi": lambda: tr38901.UMi(3.5e9, "low", **common),
+        "uma": lambda: tr38901.UMa(3.5e9, "low", **common),
+        "rma": lambda: tr38901.RMa(3.5e9, **common),
+        "inh": lambda: tr38901.InH(3.5e9, indoor_scenario="open", **common),
+        "inf": lambda: tr38901.InF(3.5e9, factory_scenario=own.factory_scenario, **common),
+    }[name]()
     sionna.return_rays = True
     drawn: list[Tensor] = []
     step_10 = sionna._cir_sampler._step_10
@@ -55,7 +77,7 @@ def test_the_channel_is_sionnas(name: str) -> None:
     sionna._cir_sampler._step_10 = kept
     speed = 10 * torch.tensor([0.6, 0.8, 0.0], dtype=torch.float64).expand(1, 64, 3)
     frequency = group_frequencies(torch.tensor([2e7]), 5)
-    placing = sionna_cell(name)
+    placing = SionnaCell(own)
     placing.scenario = sionna
     with use_sionna_stream(9, CPU):
         placing._place(position, indoor, "random")
@@ -63,10 +85,15 @@ def test_the_channel_is_sionnas(name: str) -> None:
         a, tau, rays = sionna(3, 100.0)
     theirs = cir_to_ofdm_channel(frequency[0], a, tau)[0, 0, :, :, 0]  # [A, K, time, F]
 
-    again = sionna_cell(name)
-    links = again.draw_batch(9, position, indoor)
-    assert len(torch.unique(2 * links.line_of_sight + indoor)) == 3
-    links = replace(links, power=links.power * rays.powers[:, :, 0].sum(-1, keepdim=True))
+    again = SionnaCell(own)
+    links = again.draw_batch(9, position, indoor, screens)
+    assert len(torch.unique(2 * links.line_of_sight + indoor)) == (3 if outdoors else 2)
+    before = rays.powers[:, :, 0]
+    if own.blockage != "none":
+        assert links.penetration_db[~indoor if outdoors else indoor].max() > 0.5
+    if rays.blockage_loss_applied_to_powers:
+        before = before * 10 ** (rays.blockage_loss_db[:, :, 0, ..., 0] / 10)
+    links = replace(links, power=links.power * before.sum(-1, keepdim=True))
     # rays in the order of their clusters, then as step 11 regroups them; the same for the phases
     as_rays = replace(
         links, angles=drawn[0][:, :, 0, ..., :1].movedim(-1, 2).expand_as(links.angles)
