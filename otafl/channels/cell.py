@@ -8,7 +8,9 @@ they are the SNR at the trial's mean gain. Antennas are those of the CDL profile
 A drop is constant during a run: line of sight, indoor or outdoor, penetration loss, and angles and
 delays of the clusters. Phases of devices that do not move are drawn in each round. With `mobility:
 linear`, path loss follows the position, and shadowing is a normal random field over the cell with
-the standard's correlation exp(-d / d_cor) (eq. 7.4-5), conditioned on its value in the drop.
+the standard's correlation exp(-d / d_cor) (eq. 7.4-5), conditioned on its value in the drop. With
+`mobility: {name: trace}` the same holds along paths from a file, whose first positions are those of
+the drop, at the time of the clock.
 
 References
 ----------
@@ -35,7 +37,8 @@ from otafl.channels.cell_drop import (
     draw_positions,
     reflect_at_circle,
 )
-from otafl.channels.fading import ROUNDS_PER_BLOCK, RoundBlocks
+from otafl.channels.device_paths import DevicePaths, TraceMobility
+from otafl.channels.fading import FAR, ROUNDS_PER_BLOCK, RoundBlocks
 from otafl.channels.ofdm import NUMBERS_AT_ONCE, OfdmChannel, Pairs, group_frequencies
 from otafl.channels.plane_waves import GeometricSettings, PlaneWaves, draw_velocities
 from otafl.core.rng import declare_purpose
@@ -57,6 +60,9 @@ that devices of a cellular network have: power of any class, and floor, of TS 38
 
 FIELD_WAVES = 128
 """Number of cosines in a shadowing field."""
+
+GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
+"""Step by which long-term averages cover the time of a trace evenly."""
 
 
 def _declare_by_name(defaults: Mapping[str, Any], description: str, **bounds: Any) -> Any:
@@ -107,10 +113,10 @@ class Cell(OfdmChannel):
         )
         shadowing: bool = True
         """whether shadow fading is part of the large-scale gain"""
-        mobility: Literal["none", "linear"] = "none"
+        mobility: Literal["none", "linear"] | TraceMobility = "none"
         """motion of the devices: linear, straight on at speed_kmh with reflection at the edge of
-        the cell, so that distance, path loss and shadowing change; or none, where speed_kmh
-        affects only the fading"""
+        the cell, so that distance, path loss and shadowing change; none, where speed_kmh affects
+        only the fading; or {name: trace, path: positions.csv}, along the paths of a file"""
         in_car: bool = True
         """whether outdoor devices of rma are in cars, with a loss of N(9 dB, 5 dB) (TR 38.901 Table
         7.2-3); without effect in umi and uma"""
@@ -129,6 +135,11 @@ class Cell(OfdmChannel):
                 )
             if self.mobility == "linear" and self.speed_kmh is None:
                 yield "mobility: 'linear' needs speed_kmh; set it, e.g. to 3"
+            if self.trace is not None and self.speed_kmh is not None:
+                yield (
+                    f"speed_kmh: got {self.speed_kmh:g}, but with mobility: trace speeds follow "
+                    "from the positions; leave it out"
+                )
             if self.name != "rma" and not self.in_car:
                 yield f"in_car: got false, but {self.name} has no cars; leave it out"
 
@@ -143,17 +154,26 @@ class Cell(OfdmChannel):
                     )
 
         @property
+        def trace(self) -> TraceMobility | None:
+            """Paths of the devices from a file; None for other mobility."""
+            return self.mobility if isinstance(self.mobility, TraceMobility) else None
+
+        @property
         def is_physical(self) -> bool:
             return self.snr_db is None
 
     has_positions: ClassVar[bool] = True
 
     settings: Settings
+    paths: DevicePaths | None = None
 
     def prepare(self) -> None:
         settings, bandwidth_hz = self.settings, self.budget.bandwidth_hz
-        self._pairs = pairs = Pairs(self.streams, self.devices, bandwidth_hz)
-        self._moves = settings.mobility == "linear"
+        self._time_s = torch.zeros_like(bandwidth_hz, dtype=torch.float64)
+        self._round, self._others = 0, list[_InterferingCells]()
+        own_time = () if settings.trace is None else (torch.arange(len(bandwidth_hz)),)
+        self._pairs = pairs = Pairs(self.streams, self.devices, bandwidth_hz, *own_time)
+        self._moves = settings.mobility != "none"
         sionna = self._draw_drop()
         self._velocity = draw_velocities(settings.speed_kmh, pairs)
         frequency = group_frequencies(bandwidth_hz[pairs.rows], settings.subcarrier_groups)
@@ -162,6 +182,8 @@ class Cell(OfdmChannel):
             rays, settings.antennas, frequency, pairs, settings.carrier_hz
         )
         self.build_states(pairs, waves.rotation, waves.delay_s, waves.numbers)
+        if settings.trace is not None:  # the time of later rounds is not known
+            self._rounds = RoundBlocks(self._draw_first_blocks, 1)
 
         at_drop = -self.links.path_loss_db - self.links.penetration_db
         if settings.shadowing:
@@ -173,7 +195,8 @@ class Cell(OfdmChannel):
             self._sionna = sionna
             self._field = ShadowingField(self.links, self._start, self._indoor, pairs)
             ahead = NUMBERS_AT_ONCE // (self._start[..., 0].numel() * FIELD_WAVES)
-            self._gains = RoundBlocks(self._compute_gains, max(1, min(ROUNDS_PER_BLOCK, ahead)))
+            ahead = 1 if settings.trace else max(1, min(ROUNDS_PER_BLOCK, ahead))
+            self._gains = RoundBlocks(self._compute_gains, ahead)
 
     def _compute_unit_gain(self, gain: Tensor) -> Tensor:
         """Return the gain [S, 1] that counts as one, given those of the drop [S, K]."""
@@ -183,16 +206,47 @@ class Cell(OfdmChannel):
     def _draw_positions(self, devices: int) -> tuple[Tensor, Tensor]:
         """Draw positions [U, K, 3] in metres, and which devices are indoors, [U, K] bool."""
         settings = self.settings
-        return draw_positions(
+        position, indoor = draw_positions(
             Pairs(self.streams, devices, self.budget.bandwidth_hz),
             settings.min_distance_m,
             settings.cell_radius_m,
             settings.device_height_m,
             settings.indoor_probability,
         )
+        if settings.trace is not None:
+            height_m, place = settings.device_height_m, position.device
+            self.paths = settings.trace.read_paths(self.devices, height_m, place)
+            self.presence_s = self.paths.presence_s
+            position[:, : self.devices] = self.paths.compute_positions(self._time_s[None])[0]
+        return position, indoor
 
     def make_interfering(self, interferers: InterfererMap) -> Channel:
-        return _InterferingCells(self, interferers)
+        self._others.append(_InterferingCells(self, interferers))
+        return self._others[-1]
+
+    def set_time(self, round: int, time_s: np.ndarray) -> None:
+        if self.settings.trace is not None:
+            self._round, self._time_s = round, torch.from_numpy(time_s).to(self._time_s)
+            self._forget_rounds()
+
+    def _forget_rounds(self) -> None:
+        """Forget what was drawn for the clock's former time, here and at other servers."""
+        for blocks in (self._rounds, self._gains):
+            blocks.clear()
+        for other in self._others:
+            other._forget_rounds()
+
+    def compute_time_s(self, round: Tensor) -> Tensor:
+        """Compute the times [R, 1 or U] at the beginning of rounds [R], float64.
+
+        With a trace, that of the present round is the clock's. Rounds of long-term averages are
+        spread over the trace.
+        """
+        if self.paths is None:
+            return super().compute_time_s(round)
+        time_s = self._time_s + super().compute_time_s(round - self._round)
+        far = self.paths.spread_over_time((round - FAR).double() * GOLDEN % 1.0)
+        return torch.where((round >= FAR)[:, None], far[:, None], time_s)
 
     def _draw_drop(self) -> SionnaCell:
         """Drop the devices, and return the model of their links for later queries."""
@@ -210,31 +264,38 @@ class Cell(OfdmChannel):
         return self._gains[round] if self._moves else self._fixed_gain
 
     def get_positions(self, round: int, trial: int = 0) -> Positions:
-        time_s = torch.full((1, 1), round * self.settings.round_interval_s).to(self._start)
+        time_s = self.compute_time_s(torch.tensor([round], device=self._start.device))
         place = self._pairs.expand_to_trials(self._get_position(time_s), 1)[0, trial, :, :2]
-        return Positions(place.cpu().numpy(), np.zeros((1, 2)))
+        path = None if self.paths is None else self.paths.position[..., :2].cpu().numpy()
+        return Positions(place.cpu().numpy(), np.zeros((1, 2)), path_m=path)
 
     def _scale_gain(self, gain: Tensor) -> Tensor:
         """Return the gain [S, K] in the budget's unit and type."""
         return (gain / self._unit).to(self.budget.gain) * self.budget.gain
 
     def draw_taps(self, index: Tensor, time_s: Tensor) -> Tensor:
-        if self._velocity is None:
-            return self._waves.draw_taps(index)
         if self._moves:
             return self._waves.compute_moved_taps(self._get_position(time_s) - self._start)
+        if self._velocity is None:
+            return self._waves.draw_taps(index)
         return self._waves.compute_moved_taps(time_s[:, :, None, None] * self._velocity)
 
     def _get_position(self, time_s: Tensor) -> Tensor:
         """Return the positions [R, U, K, 3] at times [R, U]."""
+        if self.paths is not None:
+            return self.paths.compute_positions(time_s)
         if self._velocity is None or not self._moves:
             return self._start.expand(len(time_s), *self._start.shape)
         return reflect_at_circle(self._start, self._velocity, self.settings.cell_radius_m, time_s)
 
     def _compute_gains(self, first: int, rounds: int) -> Tensor:
         """Compute the large-scale gains [rounds, S, K] at the beginning of each round."""
-        round = torch.arange(first, first + rounds, dtype=torch.float64, device=self._start.device)
-        position = self._get_position(round[:, None] * self.settings.round_interval_s)
+        round = torch.arange(first, first + rounds, device=self._start.device)
+        return self.compute_gains(self.compute_time_s(round))
+
+    def compute_gains(self, time_s: Tensor) -> Tensor:
+        """Compute the large-scale gains [R, S, K] at times [R, 1 or U]."""
+        position = self._get_position(time_s)
         loss = self._sionna.compute_path_loss_db(position, self._indoor, self.links.clear)
         level = -loss - self.links.penetration_db
         if self.settings.shadowing:
@@ -250,6 +311,7 @@ class _InterferingCells(Cell):
         budget = elsewhere.gather_budget(own.budget)
         devices = budget.gain.shape[1]
         super().__init__(own.settings, budget, devices, elsewhere.streams, own.hyper)
+        self.presence_s = own.presence_s
 
     def _compute_unit_gain(self, gain: Tensor) -> Tensor:
         return self._own._unit
@@ -263,8 +325,16 @@ class _InterferingCells(Cell):
 
     def _get_position(self, time_s: Tensor) -> Tensor:
         own = self._own
-        there = own._get_position(time_s[:, :1].expand(-1, own._pairs.count))
+        if time_s.shape[1] != own._pairs.count:
+            time_s = time_s[:, :1].expand(-1, own._pairs.count)
+        there = own._get_position(time_s)
         return self._shift_to_server(own._pairs.expand_to_trials(there, 1))
+
+    def set_time(self, round: int, time_s: np.ndarray) -> None:
+        self._own.set_time(round, time_s)
+
+    def compute_time_s(self, round: Tensor) -> Tensor:
+        return self._own.compute_time_s(round)
 
     def _shift_to_server(self, position: Tensor) -> Tensor:
         """Return the others' positions about this server, [R, U, J K, 3].

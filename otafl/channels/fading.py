@@ -116,6 +116,10 @@ class RoundBlocks:
             self._block = self._draw(self._first, length)
         return self._block[round - self._first]
 
+    def clear(self) -> None:
+        """Forget the drawn rounds."""
+        self._block = None
+
     def _find_block(self, round: int) -> tuple[int, int]:
         """Return the first round of a round's block, and the number of its rounds."""
         length = self._length if round < FAR else self._far_length

@@ -13,7 +13,7 @@ import numpy as np
 
 from otafl.clock.base import Clock
 from otafl.clock.local_work import WorkSlot
-from otafl.clock.trial_clock import TrialClock
+from otafl.clock.trial_clock import TrialClock, wait_for_any
 from otafl.devices.availability import Life
 from otafl.devices.hardware import ACTIVITIES, Hardware
 from otafl.devices.protocols import Rules
@@ -60,11 +60,13 @@ class EventClock(Clock):
 
     def wait_for_devices(self) -> list[int]:
         self._record_call("wait_for_devices")
-        return [
-            number
-            for number, trial in enumerate(self.trials)
-            if not trial.stopped and not trial.wait_for_devices()
-        ]
+        ended = []
+        for first in range(0, self._num_trials, self.together):
+            numbers = range(first, first + self.together)
+            running = [number for number in numbers if not self.trials[number].stopped]
+            if not wait_for_any([self.trials[number] for number in running]):
+                ended += running
+        return ended
 
     def get_available(self) -> np.ndarray:
         return np.stack([trial.get_available() for trial in self.trials])

@@ -111,11 +111,17 @@ class TrialClock:
 
     def wait_for_devices(self) -> bool:
         """Advance until a device is available or at work. Return False if this never happens."""
-        while not (self._work or self.stopped) and len(self._away) == self._devices:
-            if len(self._gone) == self._devices:
-                return False
-            self.env.step()
-        return True
+        return wait_for_any([self])
+
+    @property
+    def has_devices(self) -> bool:
+        """Whether a device is available or at work."""
+        return self.stopped or bool(self._work) or len(self._away) < self._devices
+
+    @property
+    def is_deserted(self) -> bool:
+        """Whether no device will ever be available again."""
+        return len(self._gone) == self._devices
 
     def start(
         self,
@@ -374,3 +380,19 @@ class TrialClock:
         """Add intervals to the timeline, if one is recorded."""
         if self.intervals is not None:
             self.intervals += [one for one in intervals if one.has_duration]
+
+
+def wait_for_any(trials: Sequence[TrialClock]) -> bool:
+    """Advance trials whose slots open together until one of them has a device.
+
+    Returns False if this never happens.
+    """
+    while trials and not any(trial.has_devices for trial in trials):
+        coming = [trial for trial in trials if not trial.is_deserted]
+        if not coming:
+            return False
+        first = min(coming, key=lambda trial: trial.env.peek())
+        first.env.step()
+        for trial in trials:
+            trial.wait_until(first.get_time_s())
+    return True
