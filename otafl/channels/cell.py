@@ -61,9 +61,6 @@ that devices of a cellular network have: power of any class, and floor, of TS 38
 FIELD_WAVES = 128
 """Number of cosines in a shadowing field."""
 
-GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
-"""Step by which long-term averages cover the time of a trace evenly."""
-
 
 def _declare_by_name(defaults: Mapping[str, Any], description: str, **bounds: Any) -> Any:
     """Declare a field whose default depends on the cell's name."""
@@ -136,10 +133,7 @@ class Cell(OfdmChannel):
             if self.mobility == "linear" and self.speed_kmh is None:
                 yield "mobility: 'linear' needs speed_kmh; set it, e.g. to 3"
             if self.trace is not None and self.speed_kmh is not None:
-                yield (
-                    f"speed_kmh: got {self.speed_kmh:g}, but with mobility: trace speeds follow "
-                    "from the positions; leave it out"
-                )
+                yield f"speed_kmh: got {self.speed_kmh:g}, but a trace has its own; leave it out"
             if self.name != "rma" and not self.in_car:
                 yield f"in_car: got false, but {self.name} has no cars; leave it out"
 
@@ -170,7 +164,7 @@ class Cell(OfdmChannel):
     def prepare(self) -> None:
         settings, bandwidth_hz = self.settings, self.budget.bandwidth_hz
         self._time_s = torch.zeros_like(bandwidth_hz, dtype=torch.float64)
-        self._round, self._others = 0, list[_InterferingCells]()
+        self._round = 0
         own_time = () if settings.trace is None else (torch.arange(len(bandwidth_hz)),)
         self._pairs = pairs = Pairs(self.streams, self.devices, bandwidth_hz, *own_time)
         self._moves = settings.mobility != "none"
@@ -183,7 +177,7 @@ class Cell(OfdmChannel):
         )
         self.build_states(pairs, waves.rotation, waves.delay_s, waves.numbers)
         if settings.trace is not None:  # the time of later rounds is not known
-            self._rounds = RoundBlocks(self._draw_first_blocks, 1)
+            self._rounds = RoundBlocks(self._draw_first_blocks, 1, caches=False)
 
         at_drop = -self.links.path_loss_db - self.links.penetration_db
         if settings.shadowing:
@@ -196,7 +190,7 @@ class Cell(OfdmChannel):
             self._field = ShadowingField(self.links, self._start, self._indoor, pairs)
             ahead = NUMBERS_AT_ONCE // (self._start[..., 0].numel() * FIELD_WAVES)
             ahead = 1 if settings.trace else max(1, min(ROUNDS_PER_BLOCK, ahead))
-            self._gains = RoundBlocks(self._compute_gains, ahead)
+            self._gains = RoundBlocks(self._compute_gains, ahead, caches=settings.trace is None)
 
     def _compute_unit_gain(self, gain: Tensor) -> Tensor:
         """Return the gain [S, 1] that counts as one, given those of the drop [S, K]."""
@@ -221,20 +215,10 @@ class Cell(OfdmChannel):
         return position, indoor
 
     def make_interfering(self, interferers: InterfererMap) -> Channel:
-        self._others.append(_InterferingCells(self, interferers))
-        return self._others[-1]
+        return _InterferingCells(self, interferers)
 
     def set_time(self, round: int, time_s: np.ndarray) -> None:
-        if self.settings.trace is not None:
-            self._round, self._time_s = round, torch.from_numpy(time_s).to(self._time_s)
-            self._forget_rounds()
-
-    def _forget_rounds(self) -> None:
-        """Forget what was drawn for the clock's former time, here and at other servers."""
-        for blocks in (self._rounds, self._gains):
-            blocks.clear()
-        for other in self._others:
-            other._forget_rounds()
+        self._round, self._time_s = round, torch.from_numpy(time_s).to(self._time_s)
 
     def compute_time_s(self, round: Tensor) -> Tensor:
         """Compute the times [R, 1 or U] at the beginning of rounds [R], float64.
@@ -245,7 +229,8 @@ class Cell(OfdmChannel):
         if self.paths is None:
             return super().compute_time_s(round)
         time_s = self._time_s + super().compute_time_s(round - self._round)
-        far = self.paths.spread_over_time((round - FAR).double() * GOLDEN % 1.0)
+        # multiples of the golden ratio are even over the trace
+        far = self.paths.spread_over_time((round - FAR).double() * 0.61803399 % 1.0)
         return torch.where((round >= FAR)[:, None], far[:, None], time_s)
 
     def _draw_drop(self) -> SionnaCell:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import numpy as np
@@ -10,7 +10,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.channels.path_files import KEY, Fix, read_fixes
+from otafl.channels import path_files
 from otafl.core.errors import UserError
 from otafl.core.problems import Problem, make_problem
 from otafl.core.settings import Settings
@@ -39,16 +39,15 @@ class TraceMobility(Settings):
 
     def check(self, scenario: Any) -> Iterable[Problem]:
         """Return conflicts with parts of their own presence, and with the number of servers."""
-        key, topology = "channel.mobility", scenario.topology
-        if scenario.devices.availability.name != "always":
-            text = "presence follows from channel.mobility: trace; use always"
-            yield make_problem(text, "devices.availability", key)
-        if topology.name == "graph":
-            text = "the devices of a graph have no positions; use topology: star or cells"
-            yield make_problem(text, key, "topology")
-        elif topology.count(scenario) > 1 and scenario.privacy.clip is not None:
-            text = "no account follows a device from server to server; use topology: star"
-            yield make_problem(text, "privacy.clip", key)
+        topology, is_private = scenario.topology, scenario.privacy.clip is not None
+        timed, several = scenario.devices.availability.name, topology.count(scenario) > 1
+        for key, is_given, text in (
+            ("devices.availability", timed != "always", "presence follows from paths; use always"),
+            ("topology", topology.name == "graph", "a graph's devices have no paths; use star"),
+            ("privacy.clip", several and is_private, "no account follows a device; use one server"),
+        ):
+            if is_given:
+                yield make_problem(text, key, "channel.mobility")
 
     def read_paths(self, devices: int, height_m: float, device: torch.device) -> DevicePaths:
         """Read the paths of the file's first devices.
@@ -72,14 +71,19 @@ class TraceMobility(Settings):
         UserError
             If the file cannot be read, or has fewer devices.
         """
-        fixes = read_fixes(self.path)
-        if len(fixes) < devices:
+        rows = path_files.read_paths(self.path)
+        if len(rows) < devices:
             raise UserError(
-                f"{KEY}: '{self.path}' has {len(fixes)} devices with a path and the scenario "
-                f"{devices}; set devices.count to at most {len(fixes)}"
+                f"{path_files.KEY}: '{self.path}' has {len(rows)} devices with two positions or "
+                f"more, and the scenario {devices}; use a smaller devices.count"
             )
-        origin = np.array([self.start_s, *self.origin_m, 0.0])
-        return DevicePaths.build(fixes[:devices], origin, height_m, device)
+        most = max(map(len, rows[:devices]))
+        padded = [np.pad(own, ((0, most - len(own)), (0, 0)), "edge") for own in rows[:devices]]
+        table = np.stack(padded) - [self.start_s, *self.origin_m, 0.0]
+        count = np.array([len(own) for own in rows[:devices]])[:, None]
+        time_s = np.where(np.arange(most) < count, table[..., 0], np.inf)
+        position = np.where(np.isnan(table[..., 1:]), height_m, table[..., 1:])
+        return DevicePaths(*(torch.from_numpy(part).to(device) for part in (time_s, position)))
 
 
 class DevicePaths:
@@ -95,21 +99,6 @@ class DevicePaths:
 
     def __init__(self, time_s: Tensor, position: Tensor) -> None:
         self.time_s, self.position = time_s, position
-
-    @staticmethod
-    def build(
-        fixes: Sequence[Sequence[Fix]], origin: np.ndarray, height_m: float, device: torch.device
-    ) -> DevicePaths:
-        """Build the paths of positions [K][M] minus an origin (time, x, y, z)."""
-        most = max(map(len, fixes))
-        table = np.stack(
-            [np.array(own)[np.minimum(np.arange(most), len(own) - 1)] for own in fixes]
-        )
-        table = np.where(np.isnan(table), height_m, table) - origin
-        for row, own in zip(table, fixes, strict=True):
-            row[len(own) :, 0] = np.inf
-        values = torch.from_numpy(table).to(device)
-        return DevicePaths(values[..., 0].contiguous(), values[..., 1:])
 
     @property
     def presence_s(self) -> np.ndarray:

@@ -11,32 +11,24 @@ Lopez et al. 2018, "Microscopic Traffic Simulation using SUMO"; its documentatio
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Iterator
 from xml.parsers import expat
+
+import numpy as np
 
 from otafl.core import csv_table
 from otafl.core.errors import UserError
 from otafl.core.files import read_bytes
 
 KEY = "channel.mobility.path"
-COLUMNS = ("time_s", "device", "x_m", "y_m", "z_m")
-HEIGHTS_M = (1.0, 100.0)
-"""Heights that a device can have."""
+COLUMNS = ("time_s", "x_m", "y_m", "z_m", "device")
+
+Row = tuple[int, float | str, list[float]]
+"""Line, device, and its time, x, y and z, with NaN for numbers that are absent."""
 
 
-class Fix(NamedTuple):
-    """Position of a device at a time, in metres and seconds; z_m is NaN without a height."""
-
-    time_s: float
-    x_m: float
-    y_m: float
-    z_m: float
-
-
-def read_fixes(file: str) -> list[list[Fix]]:
+def read_paths(file: str) -> list[np.ndarray]:
     """Read the positions of a file's devices, in order of time.
 
     Devices with a single position have no path, and are left out.
@@ -48,92 +40,57 @@ def read_fixes(file: str) -> list[list[Fix]]:
 
     Returns
     -------
-    list of list of Fix
-        Positions of each device.
+    list of ndarray [m, 4]
+        Time, x, y and z of each device in seconds and metres; z is NaN without a height. Devices
+        of a CSV file are in ascending order.
 
     Raises
     ------
     UserError
         If the file is no such file. The message names the line.
     """
-    rows = _read_fcd(file) if file.lower().endswith(".xml") else _read_csv(file)
-    devices = []
-    for name, own in rows.items():
-        times = sorted(own)
-        for before, line in itertools.pairwise(times):
-            if before[0].time_s == line[0].time_s:
-                raise _make_error(
-                    file,
-                    line[1],
-                    f"device {name} is twice at time {line[0].time_s:g}; must be once",
-                )
-        if len(own) > 1:
-            devices.append([fix for fix, _ in times])
-    if not devices:
-        raise UserError(f"{KEY}: '{file}' has no device with two positions; must have one")
-    return devices
+    is_fcd = file.lower().endswith(".xml")
+    paths: dict[float | str, dict[float, list[float]]] = {}
+    for line, device, numbers in _read_fcd(file) if is_fcd else _read_csv(file):
+        own, fault = paths.setdefault(device, {}), ""
+        if not all(map(math.isfinite, numbers[:3])):
+            fault = "expected a finite time, x and y of each position"
+        elif isinstance(device, float) and (device != device // 1 or device < 0):
+            fault = f"got device {device:g}; must be a whole number of at least 0"
+        elif numbers[3] < 1.0:
+            fault = f"z_m: got {numbers[3]:g}; must be a height of at least 1"
+        elif numbers[0] in own:
+            fault = f"a second position at time {numbers[0]:g} of a device; must be one"
+        if fault:
+            raise UserError(f"{KEY}: '{file}', line {line}: {fault}")
+        own[numbers[0]] = numbers
+    order = paths if is_fcd else sorted(paths, key=float)
+    return [np.array(sorted(paths[device].values())) for device in order if len(paths[device]) > 1]
 
 
-def _make_error(file: str, line: int, fault: str) -> UserError:
-    """Return the error of a line."""
-    return UserError(f"{KEY}: '{file}', line {line}: {fault}")
-
-
-def _read_csv(file: str) -> dict[int, list[tuple[Fix, int]]]:
-    """Read the positions of a CSV file and their lines, for each device in ascending order."""
-    rows: dict[int, list[tuple[Fix, int]]] = {}
+def _read_csv(file: str) -> Iterator[Row]:
+    """Yield the positions of a CSV file."""
     for row in csv_table.read(file, KEY, COLUMNS):
-        time_s, device, x_m, y_m, z_m = (row.values.get(name, math.nan) for name in COLUMNS)
-        if math.isnan(time_s + device + x_m + y_m):
-            raise _make_error(
-                file, row.line, "must have a number in each of time_s, device, x_m, y_m"
-            )
-        if device != int(device) or device < 0:
-            raise _make_error(
-                file, row.line, f"got device {device:g}; must be a whole number of at least 0"
-            )
-        if not math.isnan(z_m) and not HEIGHTS_M[0] <= z_m <= HEIGHTS_M[1]:
-            raise _make_error(
-                file, row.line, f"z_m: got {z_m:g}; must be a height of 1 to 100 m above ground"
-            )
-        rows.setdefault(int(device), []).append((Fix(time_s, x_m, y_m, z_m), row.line))
-    return dict(sorted(rows.items()))
+        *numbers, device = (row.values.get(name, math.nan) for name in COLUMNS)
+        yield row.line, device, numbers
 
 
-def _read_fcd(file: str) -> dict[str, list[tuple[Fix, int]]]:
-    """Read the positions of floating-car data and their lines, for each device as it appears."""
-    rows: dict[str, list[tuple[Fix, int]]] = {}
-    parser, time_s = expat.ParserCreate(), math.nan
-
-    def read_number(found: Mapping[str, str], name: str) -> float:
-        try:
-            value = float(found[name])
-        except (KeyError, ValueError):
-            value = math.nan
-        if not math.isfinite(value):
-            got = found.get(name, "nothing")
-            raise _make_error(
-                file, parser.CurrentLineNumber, f"{name}: got '{got}'; must be a finite number"
-            )
-        return value
+def _read_fcd(file: str) -> list[Row]:
+    """Return the positions of floating-car data."""
+    rows: list[Row] = []
+    parser, time = expat.ParserCreate(), math.nan
 
     def open_element(tag: str, found: dict[str, str]) -> None:
-        nonlocal time_s
+        nonlocal time
         if tag == "timestep":
-            time_s = read_number(found, "time")
+            time = csv_table.parse_number(found.get("time", ""))
         elif tag in ("vehicle", "person"):
-            fix = Fix(time_s, read_number(found, "x"), read_number(found, "y"), math.nan)
-            rows.setdefault(found.get("id", ""), []).append((fix, parser.CurrentLineNumber))
+            place = [csv_table.parse_number(found.get(name, "")) for name in ("x", "y")]
+            rows.append((parser.CurrentLineNumber, found.get("id", ""), [time, *place, math.nan]))
 
-    def refuse_entity(*_: object) -> None:
-        raise _make_error(file, parser.CurrentLineNumber, "must define no entities")
-
-    parser.StartElementHandler, parser.EntityDeclHandler = open_element, refuse_entity
+    parser.StartElementHandler = open_element
     try:
         parser.Parse(read_bytes(file, csv_table.MAX_BYTES), True)
     except (OSError, expat.ExpatError) as error:
-        raise UserError(
-            f"{KEY}: '{file}' cannot be read ({getattr(error, 'strerror', '') or error}); must be "
-            "floating-car data of SUMO"
-        ) from error
+        raise UserError(f"{KEY}: '{file}' cannot be read as floating-car data ({error})") from error
     return rows

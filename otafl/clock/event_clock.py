@@ -13,7 +13,7 @@ import numpy as np
 
 from otafl.clock.base import Clock
 from otafl.clock.local_work import WorkSlot
-from otafl.clock.trial_clock import TrialClock, wait_for_any
+from otafl.clock.trial_clock import TrialClock
 from otafl.devices.availability import Life
 from otafl.devices.hardware import ACTIVITIES, Hardware
 from otafl.devices.protocols import Rules
@@ -64,7 +64,7 @@ class EventClock(Clock):
         for first in range(0, self._num_trials, self.together):
             numbers = range(first, first + self.together)
             running = [number for number in numbers if not self.trials[number].stopped]
-            if not wait_for_any([self.trials[number] for number in running]):
+            if not TrialClock.wait_for_any([self.trials[number] for number in running]):
                 ended += running
         return ended
 

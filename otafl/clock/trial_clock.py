@@ -111,17 +111,23 @@ class TrialClock:
 
     def wait_for_devices(self) -> bool:
         """Advance until a device is available or at work. Return False if this never happens."""
-        return wait_for_any([self])
+        return self.wait_for_any([self])
 
-    @property
-    def has_devices(self) -> bool:
-        """Whether a device is available or at work."""
-        return self.stopped or bool(self._work) or len(self._away) < self._devices
+    @staticmethod
+    def wait_for_any(trials: Sequence[TrialClock]) -> bool:
+        """Advance trials whose slots open together until one of them has a device.
 
-    @property
-    def is_deserted(self) -> bool:
-        """Whether no device will ever be available again."""
-        return len(self._gone) == self._devices
+        Returns False if this never happens.
+        """
+        while trials and not any(one._work or len(one._away) < one._devices for one in trials):
+            coming = [one for one in trials if len(one._gone) < one._devices]
+            if not coming:
+                return False
+            first = min(coming, key=lambda one: one.env.peek())
+            first.env.step()
+            for one in trials:
+                one.wait_until(first.get_time_s())
+        return True
 
     def start(
         self,
@@ -380,19 +386,3 @@ class TrialClock:
         """Add intervals to the timeline, if one is recorded."""
         if self.intervals is not None:
             self.intervals += [one for one in intervals if one.has_duration]
-
-
-def wait_for_any(trials: Sequence[TrialClock]) -> bool:
-    """Advance trials whose slots open together until one of them has a device.
-
-    Returns False if this never happens.
-    """
-    while trials and not any(trial.has_devices for trial in trials):
-        coming = [trial for trial in trials if not trial.is_deserted]
-        if not coming:
-            return False
-        first = min(coming, key=lambda trial: trial.env.peek())
-        first.env.step()
-        for trial in trials:
-            trial.wait_until(first.get_time_s())
-    return True

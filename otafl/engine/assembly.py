@@ -108,11 +108,10 @@ def assemble(points: Sequence[Point], trials: Sequence[int]) -> EngineParts:
     scenario, count = rows[0], rows[0].devices.count
     of_devices = [row.devices for row in rows]
     servers = topology.build(laid_out)
-    own = servers.device_streams
-    shared = own
-    if own is streams and scenario.topology.partition_scope == "all":
-        shared = laid_out.trials
-    samples = data.build(scenario.data, count, scenario.training, streams, shared)
+    own, scope = servers.device_streams, scenario.topology.partition_scope
+    shared = laid_out.trials if own is streams and scope == "all" else own
+    places = topology.locate_devices(laid_out)
+    samples = data.build(scenario.data, count, scenario.training, streams, shared, places)
     check_labels(scenario, samples)
     shape, classes = samples.data.input_shape, samples.data.classes
     model = models.build(scenario.model, shape, classes, scenario.loss)

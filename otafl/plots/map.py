@@ -17,7 +17,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import ListedColormap, Normalize
 from matplotlib.figure import Figure
 
-from otafl import channels, topology
+from otafl import topology
 from otafl.core.errors import UserError
 from otafl.plots import quantities
 from otafl.plots.kinds import FigureRecipe
@@ -67,10 +67,7 @@ def map_data(
 def _build_panel(scenario: Scenario, trial: int) -> xr.Dataset:
     """Return what a panel shows."""
     rows = topology.Rows.build([scenario], [trial], torch.device("cpu"), torch.float32)
-    servers, first = topology.build(rows), rows.scenarios[0]
-    sections = [row.channel for row in rows.scenarios]
-    budget, own = channels.build(sections, first.devices.count, rows.streams)
-    channel = servers.get_uplink_channel(own)
+    servers, budget, channel = topology.build_links(rows)
     places = servers.get_positions(channel, 0)
     if places is None:
         raise UserError(
@@ -80,9 +77,8 @@ def _build_panel(scenario: Scenario, trial: int) -> xr.Dataset:
     count = len(places.device_m)
     power = budget.budget.flatten()[:count].double()
     gain = channel.get_large_scale_state(0).gain.double()
-    if gain.numel() > count:  # all servers have the same devices
-        gain = gain.amax(0)
-    gain = gain.flatten()[:count]
+    # servers that have the same devices: the strongest
+    gain = gain.amax(0) if gain.numel() > count else gain.flatten()
     east, north = (places.device_m - places.base_m[0]).T
     base_east, base_north = (places.base_m - places.base_m[0]).T
     found: dict[str, Any] = {

@@ -136,6 +136,11 @@ class Topology(Stateful, ABC):
         The S C rows of the stack.
     hyper : Hyper
         Stackable fields that are given, [S C] each.
+
+    Attributes
+    ----------
+    device_streams : Streams
+        Random streams [S C] of what a device has: its samples, hardware and faults.
     """
 
     exchanges: ClassVar[bool] = False
@@ -162,6 +167,7 @@ class Topology(Stateful, ABC):
 
     def __init__(self, settings: Any, rows: Rows, hyper: Hyper) -> None:
         self.settings, self.rows, self.hyper = settings, rows, hyper
+        self.device_streams = rows.streams
 
     @property
     def first_devices(self) -> list[int]:
@@ -191,11 +197,6 @@ class Topology(Stateful, ABC):
             The interference; None without any.
         """
         return None
-
-    @property
-    def device_streams(self) -> Streams:
-        """Streams [S C] of what a device has: its samples, hardware and faults."""
-        return self.rows.streams
 
     def list_presence(self, channel: Channel) -> list[list[Spans]] | None:
         """List the intervals in which each server has each device, [S C][K].

@@ -195,10 +195,7 @@ class Cells(Topology):
         self._receives_others = settings.has_intercell(rows.scenarios[0])
         self._trace = getattr(rows.scenarios[0].channel, "trace", None)
         self.together = self._receives_others or self._trace is not None
-
-    @property
-    def device_streams(self) -> Streams:
-        return self.rows.streams if self._trace is None else self.rows.first
+        self.device_streams = rows.streams if self._trace is None else rows.first
 
     def get_uplink_channel(self, channel: Channel) -> Channel:
         """Return the channel to the servers, each of which can have all devices of a trace."""

@@ -115,15 +115,23 @@ def test_bad_files_are_refused_with_the_line(tmp_path: Path) -> None:
     head = "time_s,device,x_m,y_m\n"
     entity = '<!DOCTYPE a [<!ENTITY b "c">]>\n<a/>'
     cases = [
-        ("a.csv", head + "0,0,1,2\n1,0,,2\n", "line 3: must have a number in each of"),
+        ("a.csv", head + "0,0,1,2\n1,0,,2\n", "line 3: expected a finite time, x and y"),
         ("a.csv", head + "0,0.5,1,2\n", "line 2: got device 0.5; must be a whole number"),
-        ("a.csv", head + "0,0,1,2\n1,0,1,2\n0,0,3,2\n", "line 4: device 0 is twice at time 0"),
-        ("a.csv", head + "0,0,1,2\n", "has no device with two positions"),
-        ("a.csv", head + "0,0,1,2\n1,0,1,2\n", "has 1 devices with a path and the scenario 2"),
+        (
+            "a.csv",
+            head + "0,0,1,2\n1,0,1,2\n0,0,3,2\n",
+            "line 4: a second position at time 0",
+        ),
+        (
+            "a.csv",
+            head + "0,0,1,2\n",
+            "has 0 devices with two positions or more, and",
+        ),
+        ("a.csv", head + "0,0,1,2\n1,0,1,2\n", "has 1 devices with two positions or more, and the"),
         ("a.csv", "time_s,device,x_m,y_m,z_m\n0,0,1,2,-4\n", "line 2: z_m: got -4; must be"),
-        ("a.xml", FCD.replace('"7"', '"seven"'), "line 4: x: got 'seven'; must be a finite"),
-        ("a.xml", FCD[:90], "cannot be read (unclosed token: line 3"),
-        ("a.xml", entity, "line 1: must define no entities"),
+        ("a.xml", FCD.replace('"7"', '"seven"'), "line 4: expected a finite time, x and y"),
+        ("a.xml", FCD[:90], "cannot be read as floating-car data (unclosed token: line 3"),
+        ("a.xml", entity, "has 0 devices with two positions"),
         ("none.csv", None, "cannot be read"),
     ]
     for name, text, message in cases:
@@ -185,15 +193,15 @@ def test_a_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
 def test_what_does_not_go_with_a_trace(tmp_path: Path) -> None:
     trace = {"name": "trace", "path": "a.csv"}
     cases: list[tuple[Any, str]] = [
-        ({"mobility": trace, "speed_kmh": 3}, "speed_kmh: got 3, but with mobility: trace"),
+        ({"mobility": trace, "speed_kmh": 3}, "speed_kmh: got 3, but a trace has its own"),
         ({"mobility": {"name": "trace"}}, "path"),
         ({"mobility": {**trace, "margin_db": -1}}, "margin_db"),
     ]
     assert_refused(Cell.Settings, cases, ValidationError)
     availability = {"count": 2, "availability": "markov"}
-    with pytest.raises(UserError, match="presence follows from"):
+    with pytest.raises(UserError, match="presence follows from paths"):
         load(tmp_path, devices=availability)
-    with pytest.raises(UserError, match="the devices of a graph have no positions"):
+    with pytest.raises(UserError, match="a graph's devices have no paths"):
         load(tmp_path, topology={"name": "graph", "shape": "ring"})
     private = {"topology": {"name": "cells", "servers": 3}, "privacy": {"clip": 1.0}}
     with pytest.raises(UserError, match="no account follows a device"):
