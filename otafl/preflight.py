@@ -14,9 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
+
+from otafl import topology
 from otafl.core.errors import AbsentDataError, UserError
 from otafl.core.problems import Problem
-from otafl.core.rng import Streams
 from otafl.data import load_cached
 from otafl.data.device_splits import partition_samples
 from otafl.engine.assembly import assemble
@@ -226,12 +228,13 @@ def _run_round(scenario: Scenario) -> Rehearsal:
 
     Raises what a run would raise.
     """
-    data, topology = load_cached(scenario.data), scenario.topology
+    data, section = load_cached(scenario.data), scenario.topology
     if shortage := find_shortage(scenario):
         return Rehearsal(untried=shortage)
-    servers = topology.count(scenario) if topology.partition_scope == "all" else 1
-    streams = Streams([scenario.seed], [0])
-    partition_samples(scenario.data, data, servers * scenario.devices.count, streams)
+    servers = section.count(scenario) if section.partition_scope == "all" else 1
+    rows = topology.Rows.build([scenario], [0], torch.device("cpu"), torch.float32)
+    num_devices, places = servers * scenario.devices.count, topology.locate_devices(rows)
+    partition_samples(scenario.data, data, num_devices, rows.trials, places)
     small = reduce_scenario(scenario)
     points = [Point(0, {}, small)]
     engine = Engine(assemble(points, [0]))

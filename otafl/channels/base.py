@@ -125,11 +125,14 @@ class Positions:
         Positions of the base stations in metres.
     ground : Ground, optional
         Map of the place.
+    path_m : ndarray [K, M, 2], optional
+        Positions along the paths of the devices, if they are known in advance.
     """
 
     device_m: np.ndarray
     base_m: np.ndarray
     ground: Ground | None = None
+    path_m: np.ndarray | None = None
 
 
 EstimateFn = Callable[[Callable[[int], Tensor], Tensor, int], Tensor | None]
@@ -223,6 +226,9 @@ class Channel(ABC):
     round_trip_s: float = 0.0
     """Delay of the path in both directions in seconds, by which each slot lasts longer."""
 
+    presence_s: np.ndarray | None = None
+    """Seconds [K, 2] from which and until which each device is present; None if all always are."""
+
     has_closed_form: bool = False
     """Whether E|h|^2 = 1 and the closed forms below hold, which are for one antenna.
 
@@ -287,6 +293,12 @@ class Channel(ABC):
             State with the shapes of `get_state`.
         """
         return self.get_state(round)
+
+    def set_time(self, round: int, time_s: np.ndarray) -> None:  # noqa: B027 (most do not move)
+        """Take the clock's time [S] at the start of a round, on which positions can depend.
+
+        By default it has no effect.
+        """
 
     def get_large_scale_state(self, round: int) -> ChannelState:
         """Return a state with the shapes and large-scale gains of a round.

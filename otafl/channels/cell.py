@@ -8,7 +8,9 @@ they are the SNR at the trial's mean gain. Antennas are those of the CDL profile
 A drop is constant during a run: line of sight, indoor or outdoor, penetration loss, and angles and
 delays of the clusters. Phases of devices that do not move are drawn in each round. With `mobility:
 linear`, path loss follows the position, and shadowing is a normal random field over the cell with
-the standard's correlation exp(-d / d_cor) (eq. 7.4-5), conditioned on its value in the drop.
+the standard's correlation exp(-d / d_cor) (eq. 7.4-5), conditioned on its value in the drop. With
+`mobility: {name: trace}` the same holds along paths from a file, whose first positions are those of
+the drop, at the time of the clock.
 
 References
 ----------
@@ -32,7 +34,8 @@ from otafl.channels.cell_drop import (
     reflect_at_circle,
 )
 from otafl.channels.cell_settings import CellSettings
-from otafl.channels.fading import ROUNDS_PER_BLOCK, RoundBlocks
+from otafl.channels.device_paths import DevicePaths
+from otafl.channels.fading import FAR, ROUNDS_PER_BLOCK, RoundBlocks
 from otafl.channels.hall import draw_hall_positions, reflect_at_walls
 from otafl.channels.ofdm import NUMBERS_AT_ONCE, OfdmChannel, Pairs, group_frequencies
 from otafl.channels.plane_waves import PlaneWaves, draw_velocities
@@ -59,11 +62,15 @@ class Cell(OfdmChannel):
     has_positions: ClassVar[bool] = True
 
     settings: Settings
+    paths: DevicePaths | None = None
 
     def prepare(self) -> None:
         settings, bandwidth_hz = self.settings, self.budget.bandwidth_hz
-        self._pairs = pairs = Pairs(self.streams, self.devices, bandwidth_hz)
-        self._moves = settings.mobility == "linear"
+        self._time_s = torch.zeros_like(bandwidth_hz, dtype=torch.float64)
+        self._round = 0
+        own_time = () if settings.trace is None else (torch.arange(len(bandwidth_hz)),)
+        self._pairs = pairs = Pairs(self.streams, self.devices, bandwidth_hz, *own_time)
+        self._moves = settings.mobility != "none"
         sionna = self._draw_drop()
         self._velocity = draw_velocities(settings.speed_kmh, pairs)
         frequency = group_frequencies(bandwidth_hz[pairs.rows], settings.subcarrier_groups)
@@ -72,6 +79,8 @@ class Cell(OfdmChannel):
             rays, settings.antennas, frequency, pairs, settings.carrier_hz
         )
         self.build_states(pairs, waves.rotation, waves.delay_s, waves.numbers)
+        if settings.trace is not None:  # the time of later rounds is not known
+            self._rounds = RoundBlocks(self._draw_first_blocks, 1, caches=False)
 
         at_drop = -self.links.path_loss_db - self.links.penetration_db
         if settings.shadowing:
@@ -83,7 +92,8 @@ class Cell(OfdmChannel):
             self._sionna = sionna
             self._field = ShadowingField(self.links, self._start, self._indoor, pairs)
             ahead = NUMBERS_AT_ONCE // (self._start[..., 0].numel() * FIELD_WAVES)
-            self._gains = RoundBlocks(self._compute_gains, max(1, min(ROUNDS_PER_BLOCK, ahead)))
+            ahead = 1 if settings.trace else max(1, min(ROUNDS_PER_BLOCK, ahead))
+            self._gains = RoundBlocks(self._compute_gains, ahead, caches=settings.trace is None)
 
     def _compute_unit_gain(self, gain: Tensor) -> Tensor:
         """Return the gain [S, 1] that counts as one, given those of the drop [S, K]."""
@@ -97,13 +107,36 @@ class Cell(OfdmChannel):
         if settings.cell_radius_m is None:
             assert settings.hall_m is not None
             position = draw_hall_positions(pairs, settings.hall_m, least_m, height_m)
-            return position, torch.ones_like(position[..., 0], dtype=torch.bool)
-        return draw_positions(
-            pairs, least_m, settings.cell_radius_m, height_m, settings.indoor_probability
-        )
+            indoor = torch.ones_like(position[..., 0], dtype=torch.bool)
+        else:
+            position, indoor = draw_positions(
+                pairs, least_m, settings.cell_radius_m, height_m, settings.indoor_probability
+            )
+        if settings.trace is not None:
+            height_m, place = settings.device_height_m, position.device
+            self.paths = settings.trace.read_paths(self.devices, height_m, place)
+            self.presence_s = self.paths.presence_s
+            position[:, : self.devices] = self.paths.compute_positions(self._time_s[None])[0]
+        return position, indoor
 
     def make_interfering(self, interferers: InterfererMap) -> Channel:
         return _InterferingCells(self, interferers)
+
+    def set_time(self, round: int, time_s: np.ndarray) -> None:
+        self._round, self._time_s = round, torch.from_numpy(time_s).to(self._time_s)
+
+    def compute_time_s(self, round: Tensor) -> Tensor:
+        """Compute the times [R, 1 or U] at the beginning of rounds [R], float64.
+
+        With a trace, that of the present round is the clock's. Rounds of long-term averages are
+        spread over the trace.
+        """
+        if self.paths is None:
+            return super().compute_time_s(round)
+        time_s = self._time_s + super().compute_time_s(round - self._round)
+        # multiples of the golden ratio are even over the trace
+        far = self.paths.spread_over_time((round - FAR).double() * 0.61803399 % 1.0)
+        return torch.where((round >= FAR)[:, None], far[:, None], time_s)
 
     def _draw_drop(self) -> SionnaCell:
         """Drop the devices, and return the model of their links for later queries."""
@@ -121,23 +154,26 @@ class Cell(OfdmChannel):
         return self._gains[round] if self._moves else self._fixed_gain
 
     def get_positions(self, round: int, trial: int = 0) -> Positions:
-        time_s = torch.full((1, 1), round * self.settings.round_interval_s).to(self._start)
+        time_s = self.compute_time_s(torch.tensor([round], device=self._start.device))
         place = self._pairs.expand_to_trials(self._get_position(time_s), 1)[0, trial, :, :2]
-        return Positions(place.cpu().numpy(), np.zeros((1, 2)))
+        path = None if self.paths is None else self.paths.position[..., :2].cpu().numpy()
+        return Positions(place.cpu().numpy(), np.zeros((1, 2)), path_m=path)
 
     def _scale_gain(self, gain: Tensor) -> Tensor:
         """Return the gain [S, K] in the budget's unit and type."""
         return (gain / self._unit).to(self.budget.gain) * self.budget.gain
 
     def draw_taps(self, index: Tensor, time_s: Tensor) -> Tensor:
-        if self._velocity is None:
-            return self._waves.draw_taps(index)
         if self._moves:
             return self._waves.compute_moved_taps(self._get_position(time_s) - self._start)
+        if self._velocity is None:
+            return self._waves.draw_taps(index)
         return self._waves.compute_moved_taps(time_s[:, :, None, None] * self._velocity)
 
     def _get_position(self, time_s: Tensor) -> Tensor:
         """Return the positions [R, U, K, 3] at times [R, U]."""
+        if self.paths is not None:
+            return self.paths.compute_positions(time_s)
         if self._velocity is None or not self._moves:
             return self._start.expand(len(time_s), *self._start.shape)
         if (radius_m := self.settings.cell_radius_m) is None:
@@ -147,8 +183,12 @@ class Cell(OfdmChannel):
 
     def _compute_gains(self, first: int, rounds: int) -> Tensor:
         """Compute the large-scale gains [rounds, S, K] at the beginning of each round."""
-        round = torch.arange(first, first + rounds, dtype=torch.float64, device=self._start.device)
-        position = self._get_position(round[:, None] * self.settings.round_interval_s)
+        round = torch.arange(first, first + rounds, device=self._start.device)
+        return self.compute_gains(self.compute_time_s(round))
+
+    def compute_gains(self, time_s: Tensor) -> Tensor:
+        """Compute the large-scale gains [R, S, K] at times [R, 1 or U]."""
+        position = self._get_position(time_s)
         loss = self._sionna.compute_path_loss_db(position, self._indoor, self.links.clear)
         level = -loss - self.links.penetration_db
         if self.settings.shadowing:
@@ -164,6 +204,7 @@ class _InterferingCells(Cell):
         budget = elsewhere.gather_budget(own.budget)
         devices = budget.gain.shape[1]
         super().__init__(own.settings, budget, devices, elsewhere.streams, own.hyper)
+        self.presence_s = own.presence_s
 
     def _compute_unit_gain(self, gain: Tensor) -> Tensor:
         return self._own._unit
@@ -177,8 +218,16 @@ class _InterferingCells(Cell):
 
     def _get_position(self, time_s: Tensor) -> Tensor:
         own = self._own
-        there = own._get_position(time_s[:, :1].expand(-1, own._pairs.count))
+        if time_s.shape[1] != own._pairs.count:
+            time_s = time_s[:, :1].expand(-1, own._pairs.count)
+        there = own._get_position(time_s)
         return self._shift_to_server(own._pairs.expand_to_trials(there, 1))
+
+    def set_time(self, round: int, time_s: np.ndarray) -> None:
+        self._own.set_time(round, time_s)
+
+    def compute_time_s(self, round: Tensor) -> Tensor:
+        return self._own.compute_time_s(round)
 
     def _shift_to_server(self, position: Tensor) -> Tensor:
         """Return the others' positions about this server, [R, U, J K, 3].

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PositiveFloat
 
+from otafl.channels.device_paths import TraceMobility
 from otafl.channels.plane_waves import GeometricSettings
 from otafl.core.problems import Problem, make_problem
 
@@ -116,10 +117,10 @@ class CellSettings(GeometricSettings):
     """fraction of devices that are indoors; by default 0.8 in umi and uma, 0.5 in rma"""
     shadowing: bool = True
     """whether shadow fading is part of the large-scale gain"""
-    mobility: Literal["none", "linear"] = "none"
+    mobility: Literal["none", "linear"] | TraceMobility = "none"
     """motion of the devices: linear, straight on at speed_kmh with reflection at the edge of the
-    cell, so that distance, path loss and shadowing change; or none, where speed_kmh affects only
-    the fading"""
+    cell, so that distance, path loss and shadowing change; none, where speed_kmh affects only the
+    fading; or {name: trace, path: positions.csv}, along the paths of a file"""
     in_car: bool = True
     """whether outdoor devices of rma are in cars, with a loss of N(9 dB, 5 dB) (TR 38.901 Table
     7.2-3); without effect in other cells"""
@@ -151,6 +152,8 @@ class CellSettings(GeometricSettings):
             )
         if self.mobility == "linear" and self.speed_kmh is None:
             yield "mobility: 'linear' needs speed_kmh; set it, e.g. to 3"
+        if self.trace is not None and self.speed_kmh is not None:
+            yield f"speed_kmh: got {self.speed_kmh:g}, but a trace has its own; leave it out"
         if self.name != "rma" and not self.in_car:
             yield f"in_car: got false, but {self.name} has no cars; leave it out"
         for key, owners in OWNERS.items():
@@ -219,6 +222,11 @@ class CellSettings(GeometricSettings):
         yield "device_height_m", self.device_height_m, above if kind == "HH" else below
         if kind != "HH":
             yield "clutter_density", self.clutter_density, SPARSE if kind[0] == "S" else DENSE
+
+    @property
+    def trace(self) -> TraceMobility | None:
+        """Paths of the devices from a file; None for other mobility."""
+        return self.mobility if isinstance(self.mobility, TraceMobility) else None
 
     @property
     def is_physical(self) -> bool:

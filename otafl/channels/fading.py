@@ -94,6 +94,8 @@ class RoundBlocks:
     grows : bool
         Whether the first block is split at `FIRST_ROUNDS` and at the powers of two above, so that a
         short run draws few rounds in vain.
+    caches : bool
+        Whether rounds are kept; otherwise each call draws, because the result can change.
     """
 
     def __init__(
@@ -102,8 +104,9 @@ class RoundBlocks:
         length: int = ROUNDS_PER_BLOCK,
         far_spacing: int = 1,
         grows: bool = False,
+        caches: bool = True,
     ) -> None:
-        self._draw = draw
+        self._draw, self._caches = draw, caches
         self._length = length
         self._far_length = length if far_spacing < length else 1
         self._grows = grows
@@ -111,10 +114,11 @@ class RoundBlocks:
         self._block: Tensor | None = None
 
     def __getitem__(self, round: int) -> Tensor:
-        if self._block is None or not self._first <= round < self._first + len(self._block):
+        first, block = self._first, self._block
+        if block is None or not self._caches or not first <= round < first + len(block):
             self._first, length = self._find_block(round)
-            self._block = self._draw(self._first, length)
-        return self._block[round - self._first]
+            self._block = block = self._draw(self._first, length)
+        return block[round - self._first]
 
     def _find_block(self, round: int) -> tuple[int, int]:
         """Return the first round of a round's block, and the number of its rounds."""

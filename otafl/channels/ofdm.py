@@ -218,6 +218,10 @@ class OfdmChannel(Channel):
             Amplitudes.
         """
 
+    def compute_time_s(self, round: Tensor) -> Tensor:
+        """Compute the times [R, 1 or U] at the beginning of rounds [R], float64."""
+        return round.double()[:, None] * self.settings.round_interval_s
+
     def get_gain(self, round: int) -> Tensor:
         """Return the large-scale gains [S, K] of a round, by default the budget's."""
         return self.budget.gain
@@ -265,6 +269,5 @@ class OfdmChannel(Channel):
 
     def _draw_taps_of_blocks(self, round: Tensor, block: Tensor) -> Tensor:
         """Draw the amplitudes of the paths in the blocks [R] of the rounds [R]."""
-        time_s = round.double()[:, None] * self.settings.round_interval_s
-        time_s = time_s + block[:, None] * self._block_s
+        time_s = self.compute_time_s(round) + block[:, None] * self._block_s
         return self.draw_taps(round * BLOCKS_PER_ROUND + block, time_s)

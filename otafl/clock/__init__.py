@@ -10,7 +10,7 @@ from otafl.clock.array_clock import ArrayClock, are_plain
 from otafl.clock.base import Clock
 from otafl.clock.event_clock import EventClock
 from otafl.core.rng import Streams
-from otafl.devices.availability import build_lives
+from otafl.devices.availability import build_lives, yield_life
 from otafl.devices.hardware import Hardware
 
 
@@ -19,6 +19,7 @@ def build(
     hardware: Hardware,
     streams: Streams,
     log: bool = False,
+    presence: Sequence[Sequence[Sequence[tuple[float, float]]]] | None = None,
 ) -> Clock:
     """Build the clocks of S trials.
 
@@ -32,6 +33,9 @@ def build(
         Random streams of the trials.
     log : bool
         Whether to record a timeline: the activities of every device.
+    presence : sequence, optional
+        Intervals (start, end) in seconds in which each device is present, [S][K], in place of the
+        availability's.
 
     Returns
     -------
@@ -44,7 +48,10 @@ def build(
         one.protocol.build_rules(math.inf if one.deadline_s is None else one.deadline_s, one.late)
         for one in sections
     ]
-    lives = build_lives(first.availability, first.count, streams)
+    if presence is None:
+        lives = build_lives(first.availability, first.count, streams)
+    else:
+        lives = [[yield_life(spans) for spans in own] for own in presence]
     if are_plain(hardware, rules, lives) and not log:
         return ArrayClock(hardware)
     return EventClock(hardware, rules, lives, log)

@@ -60,11 +60,13 @@ class EventClock(Clock):
 
     def wait_for_devices(self) -> list[int]:
         self._record_call("wait_for_devices")
-        return [
-            number
-            for number, trial in enumerate(self.trials)
-            if not trial.stopped and not trial.wait_for_devices()
-        ]
+        ended = []
+        for first in range(0, self._num_trials, self.together):
+            numbers = range(first, first + self.together)
+            running = [number for number in numbers if not self.trials[number].stopped]
+            if not TrialClock.wait_for_any([self.trials[number] for number in running]):
+                ended += running
+        return ended
 
     def get_available(self) -> np.ndarray:
         return np.stack([trial.get_available() for trial in self.trials])

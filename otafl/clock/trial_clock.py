@@ -111,12 +111,23 @@ class TrialClock:
 
     def wait_for_devices(self) -> bool:
         """Advance until a device is available or at work. Return False if this never happens."""
-        while not (self._work or self.stopped) and len(self._away) == self._devices:
-            if len(self._gone) == self._devices:
+        return self.wait_for_any([self])
+
+    @staticmethod
+    def wait_for_any(trials: Sequence[TrialClock]) -> bool:
+        """Advance trials whose slots open together until one of them has a device.
+
+        Returns False if this never happens.
+        """
+        while trials and not any(one._work or len(one._away) < one._devices for one in trials):
+            coming = [one for one in trials if len(one._gone) < one._devices]
+            if not coming:
                 return False
-            self.env.step()
-            while self.env.peek() <= self.env.now:  # devices can return together
-                self.env.step()
+            first = min(coming, key=lambda one: one.env.peek())
+            first.env.step()
+            first._settle_instant()  # devices can return together
+            for one in trials:
+                one.wait_until(first.get_time_s())
         return True
 
     def start(

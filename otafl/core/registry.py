@@ -84,7 +84,7 @@ _COMPONENTS = {
     "data": "digits; idx: mnist fashion_mnist; cifar: cifar10 cifar100; leaf: femnist sent140 "
     "shakespeare; ridge; parkinsons; uci_har; hugging_face: hf",
     "partition": "label_free: iid lognormal natural; by_class: shards dirichlet label_skew "
-    "dirichlet_mix; class_window; flower",
+    "dirichlet_mix; by_place; class_window; flower",
     "model": "mlp; cnn: cnn vgg8; softmax_regression: softmax_regression linear; lstm: lstm "
     "token_lstm; ngram; transformer; vgg: conv_net vgg vgg11 vgg16; resnet: resnet resnet18 "
     "resnet34",

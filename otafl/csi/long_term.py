@@ -155,9 +155,10 @@ def compute_statistics(
 
     def prob_unit_gain_above(threshold: Tensor) -> Tensor:
         flat = channel.get_large_scale_state(0).h.shape[4] == 1
+        threshold = threshold if threshold.dim() > 1 else threshold[:, None]
         if flat and normal is not None:
-            return torch.exp(-threshold / (1.0 + normal))[:, None].expand_as(gain)
-        return (states.strengths >= threshold[:, None]).to(gain.dtype).mean(0)
+            return torch.exp(-threshold / (1.0 + normal[:, None])).expand_as(gain)
+        return (states.strengths >= threshold).to(gain.dtype).mean(0)
 
     def prob_gain_above(threshold: Tensor) -> Tensor:
         if normal is not None:

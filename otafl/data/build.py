@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -46,6 +48,7 @@ def build(
     training: Any,
     streams: Streams,
     shared: Streams | None = None,
+    positions: Sequence[np.ndarray] | None = None,
 ) -> Samples:
     """Load the data set and partition it over the devices.
 
@@ -62,6 +65,8 @@ def build(
     shared : Streams, optional
         Streams of fewer trials, if the devices of several consecutive trials share one partition,
         as the servers of a topology do.
+    positions : sequence of ndarray [n, 2], optional
+        Positions of all devices in each of the topology's trials.
 
     Returns
     -------
@@ -76,9 +81,12 @@ def build(
     data = load_cached(source)
     assigned_streams = streams if shared is None else shared
     num_devices = devices * (streams.num_trials // assigned_streams.num_trials)
+    if positions is not None:
+        places = np.reshape(positions, (-1, num_devices, 2))
+        positions = list(places.repeat(assigned_streams.num_trials // len(places), 0))
     held = [
         part
-        for trial in partition_samples(source, data, num_devices, assigned_streams)
+        for trial in partition_samples(source, data, num_devices, assigned_streams, positions)
         for part in trial.split(devices)
     ]
     index, count = (

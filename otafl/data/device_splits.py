@@ -41,7 +41,11 @@ class DeviceSplits(NamedTuple):
 
 
 def partition_samples(
-    source: DataSource, data: DataSet, num_devices: int, streams: Streams
+    source: DataSource,
+    data: DataSet,
+    num_devices: int,
+    streams: Streams,
+    positions: Sequence[NDArray[np.float64]] | None = None,
 ) -> list[DeviceSplits]:
     """Partition the samples over the devices, for each trial.
 
@@ -55,6 +59,8 @@ def partition_samples(
         Number of devices of a trial.
     streams : Streams
         Random streams of S trials.
+    positions : sequence of ndarray [num_devices or more, 2], optional
+        Positions of the devices in each trial.
 
     Returns
     -------
@@ -66,9 +72,11 @@ def partition_samples(
     parts: dict[int, DeviceSplits] = {}
     rows = []
     seeds = streams.draw_seeds(PARTITION, 0)
-    for seed, generator in zip(seeds, streams.make_generators(PARTITION), strict=True):
+    generators = streams.make_generators(PARTITION)
+    for trial, (seed, generator) in enumerate(zip(seeds, generators, strict=True)):
         if seed not in parts:
-            deck = PartitionTask(data.class_labels, num_devices, generator, data.owner)
+            place = None if positions is None else positions[trial][:num_devices]
+            deck = PartitionTask(data.class_labels, num_devices, generator, data.owner, place)
             of_device = source.partition.assign_samples(deck)
             if source.test == "per_device" and not source.partition.is_shuffled:
                 of_device = [generator.permutation(part) for part in of_device]

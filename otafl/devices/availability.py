@@ -5,17 +5,17 @@ from __future__ import annotations
 import itertools
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import ClassVar, Literal
 
 import numpy as np
 import torch
 from pydantic import Field
 
+from otafl.core import csv_table
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams, declare_purpose
 from otafl.core.settings import Settings
-from otafl.devices import csv_table
 
 LIVES = declare_purpose("availability", __name__)
 
@@ -241,19 +241,25 @@ class TraceAvailability(Availability):
     """CSV file with the columns device,start_s,end_s"""
 
     def prepare_lives(self) -> Callable[[int, np.random.Generator], Life]:
-        spans = _read_spans(self.file)
-        return lambda device, draw: self._yield_life(spans[device % len(spans)])
+        spans = [[(start_s, end_s) for start_s, end_s, _ in own] for own in _read_spans(self.file)]
+        return lambda device, draw: yield_life(spans[device % len(spans)])
 
-    def _yield_life(self, spans: list[Span]) -> Life:
-        """Yield the changes of a device with these intervals; those that touch are one."""
-        end_s = 0.0  # end of the last interval
-        for start_s, stop_s, _ in spans:
-            if start_s > end_s:
-                yield end_s, False
-                yield start_s, True
-            end_s = stop_s
-        if end_s < math.inf:
+
+def yield_life(spans: Iterable[tuple[float, float]]) -> Life:
+    """Yield the changes of a device that is present in ascending intervals (start, end) in seconds.
+
+    Intervals that touch are one, and only what is after time 0 counts.
+    """
+    end_s = 0.0  # end of the last interval
+    for start_s, stop_s in spans:
+        if stop_s <= 0.0:
+            continue
+        if start_s > end_s:
             yield end_s, False
+            yield start_s, True
+        end_s = stop_s
+    if end_s < math.inf:
+        yield end_s, False
 
 
 def _read_spans(file: str) -> list[list[Span]]:

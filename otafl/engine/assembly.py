@@ -112,18 +112,18 @@ def assemble(points: Sequence[Point], trials: Sequence[int]) -> EngineParts:
     scenario, count = rows[0], rows[0].devices.count
     of_devices = [row.devices for row in rows]
     servers = topology.build(laid_out)
-    shared = laid_out.trials if scenario.topology.partition_scope == "all" else None
-    samples = data.build(scenario.data, count, scenario.training, streams, shared)
+    own, scope = servers.device_streams, scenario.topology.partition_scope
+    shared = laid_out.trials if own is streams and scope == "all" else own
+    places = topology.locate_devices(laid_out)
+    samples = data.build(scenario.data, count, scenario.training, streams, shared, places)
     check_labels(scenario, samples)
     shape, classes = samples.data.input_shape, samples.data.classes
     model = models.build(scenario.model, shape, classes, scenario.loss)
     starts.load(scenario.model, model, get_server_samples(scenario, samples))
     algorithm = build_algorithm(scenario, model)
-    hardware = compute.build(
-        [one.compute for one in of_devices], count, streams, servers.first_devices
-    )
+    hardware = compute.build([one.compute for one in of_devices], count, own, servers.first_devices)
     of_faults = [row.faults for row in rows]
-    faults = Faults(of_faults, streams) if any(one.is_active for one in of_faults) else None
+    faults = Faults(of_faults, own) if any(one.is_active for one in of_faults) else None
     link = uplink.build(
         rows,
         count,
@@ -141,7 +141,13 @@ def assemble(points: Sequence[Point], trials: Sequence[int]) -> EngineParts:
     sized = submodels.build(
         scenario.devices.capacity_levels, algorithm.levels, hardware, load, setup
     )
-    clocks = clock.build(of_devices, hardware, streams, scenario.output.save_timeline)
+    clocks = clock.build(
+        of_devices,
+        hardware,
+        streams,
+        scenario.output.save_timeline,
+        servers.list_presence(link.channel),
+    )
     clocks.together = laid_out.servers if servers.together else 1
     workload = WorkloadPlanner(
         hardware,

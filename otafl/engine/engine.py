@@ -80,8 +80,9 @@ class Engine(Stateful):
     def run_round(self, t: int) -> None:
         """Run one round of every running trial."""
         parts = self.parts
-        channel = None if self._ignores_channel else self.draw_channel(t)
         available = self.find_available(t)
+        parts.link.channel.set_time(t, parts.clock.get_time_s())
+        channel = None if self._ignores_channel else self.draw_channel(t)
         cohort = self.select_cohort(available, t, channel)
         if channel is None:
             channel = self.draw_channel(t, cohort)

@@ -17,7 +17,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import ListedColormap, Normalize
 from matplotlib.figure import Figure
 
-from otafl import channels, topology
+from otafl import topology
 from otafl.core.errors import UserError
 from otafl.plots import quantities
 from otafl.plots.kinds import FigureRecipe
@@ -32,6 +32,7 @@ SIDE = {True: 3.0, False: 4.0}
 """Inches of a panel, of several or alone."""
 ROOF_M = 0.5
 """Height from which on there is a roof."""
+PATH = ("path_east_m", "path_north_m")
 LABEL = "SNR at full power [dB]"
 MARGIN = 1.05
 
@@ -51,7 +52,8 @@ def map_data(
     -------
     With dims ([facet], device): east_m and north_m from the (first) base station, snr_db, -inf
     without a path, NaN for devices that a point does not have; base_east_m and base_north_m (base);
-    of a traced place coverage_db and roof_m (row, column) at row_m and column_m.
+    of devices on a trace path_east_m and path_north_m (device, position); of a traced place
+    coverage_db and roof_m (row, column) at row_m and column_m.
 
     Raises
     ------
@@ -65,10 +67,7 @@ def map_data(
 def _build_panel(scenario: Scenario, trial: int) -> xr.Dataset:
     """Return what a panel shows."""
     rows = topology.Rows.build([scenario], [trial], torch.device("cpu"), torch.float32)
-    servers, first = topology.build(rows), rows.scenarios[0]
-    sections = [row.channel for row in rows.scenarios]
-    budget, own = channels.build(sections, first.devices.count, rows.streams)
-    channel = servers.get_uplink_channel(own)
+    servers, budget, channel = topology.build_links(rows)
     places = servers.get_positions(channel, 0)
     if places is None:
         raise UserError(
@@ -77,7 +76,9 @@ def _build_panel(scenario: Scenario, trial: int) -> xr.Dataset:
         )
     count = len(places.device_m)
     power = budget.budget.flatten()[:count].double()
-    gain = channel.get_large_scale_state(0).gain.flatten()[:count].double()
+    gain = channel.get_large_scale_state(0).gain.double()
+    # servers that have the same devices: the strongest
+    gain = gain.amax(0) if gain.numel() > count else gain.flatten()
     east, north = (places.device_m - places.base_m[0]).T
     base_east, base_north = (places.base_m - places.base_m[0]).T
     found: dict[str, Any] = {
@@ -87,6 +88,10 @@ def _build_panel(scenario: Scenario, trial: int) -> xr.Dataset:
         "base_east_m": ("base", base_east),
         "base_north_m": ("base", base_north),
     }
+    if places.path_m is not None:
+        path = places.path_m - places.base_m[0]
+        for way, name in enumerate(PATH):
+            found[name] = (("device", "position"), path[..., way])
     note = ""
     if places.ground is not None:
         ground, (x, y) = places.ground, places.base_m[0]
@@ -128,7 +133,8 @@ def draw_map(data: xr.Dataset, title: str = "") -> Figure:
     power = power[np.isfinite(power)] if np.isfinite(power).any() else np.zeros(1)
     norm = Normalize(max(power.min(), power.max() - SPAN_DB), power.max())
     places = ("east_m", "north_m", "base_east_m", "base_north_m")
-    reach = MARGIN * max(float(abs(data[name]).max()) for name in places) or 1.0
+    shown = (name for name in (*places, *PATH) if name in data)
+    reach = MARGIN * max(float(abs(data[name]).max()) for name in shown) or 1.0
     marks: dict[str, Any] = {}
     for ax, part in shows:
         _draw_panel(ax, part, norm)
@@ -153,6 +159,8 @@ def _draw_panel(ax: Axes, part: xr.Dataset, norm: Normalize) -> None:
         ax.pcolormesh(*at, ground["coverage_db"].values, norm=norm, cmap=COLOURS, **style)
         roofs = np.where(ground["roof_m"].values >= ROOF_M, 1.0, np.nan)
         ax.pcolormesh(*at, roofs, cmap=ListedColormap(["0.82"]), **style)
+    if PATH[0] in part:
+        ax.plot(*(part[name].values.T for name in PATH), color="0.6", linewidth=0.8, zorder=2)
     known = part["snr_db"].notnull().values
     east, north, snr = (part[name].values[known] for name in ("east_m", "north_m", "snr_db"))
     is_finite = np.isfinite(snr)

@@ -11,12 +11,13 @@ Tol 2021, "Colour Schemes", SRON technical note.
 from __future__ import annotations
 
 import numpy as np
+import torch
 import xarray as xr
 from matplotlib import colormaps
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from otafl.core.rng import Streams
+from otafl import topology
 from otafl.data.device_splits import partition_samples
 from otafl.data.loading import load_cached
 from otafl.plots import quantities
@@ -65,7 +66,9 @@ def _count_classes(scenario: Scenario, trial: int) -> np.ndarray:
     """
     source, devices = scenario.data, scenario.devices.count
     data = load_cached(source)
-    (held,) = partition_samples(source, data, devices, Streams([scenario.seed], [trial]))
+    rows = topology.Rows.build([scenario], [trial], torch.device("cpu"), torch.float32)
+    places = topology.locate_devices(rows)
+    (held,) = partition_samples(source, data, devices, rows.trials, places)
     if data.labels != "classes":
         return held.train.counts[:, None]
     labels = data.y_train[held.train.sample_index]

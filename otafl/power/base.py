@@ -125,6 +125,13 @@ class PowerPolicy(Settings):
         """
         return None
 
+    def get_least_gain(self, state: Any) -> Tensor | None:
+        """Return the smallest |h_hat|^2 [S] of a transmitter, with large-scale gain.
+
+        None if the policy has no fixed threshold.
+        """
+        return None
+
     @abstractmethod
     def compute_coefficients(self, state: Any, link: Link) -> tuple[Any, Coefficients]:
         """Compute the scalars of a group of segments.

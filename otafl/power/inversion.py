@@ -208,6 +208,9 @@ class TruncatedChannelInversion(PowerPolicy):
             return threshold.reciprocal()[:, None].expand_as(statistics.gain), threshold
         return statistics.mean_inverse(threshold), threshold
 
+    def get_least_gain(self, state: Pair) -> Tensor:
+        return state[1]
+
     def compute_coefficients(self, state: Pair, link: Link) -> tuple[Pair, Coefficients]:
         r"""Invert the channels at or above the threshold.
 
@@ -279,6 +282,9 @@ class Cotaf(PowerPolicy):
             return hyper["h_min"] * reference
         weakest = statistics.draw_samples(STATES).abs().amin((0, 2))
         return torch.where(weakest >= STEADY * reference, STEADY, H_MIN) * reference
+
+    def get_least_gain(self, state: Tensor) -> Tensor:
+        return state.square()
 
     def compute_coefficients(self, state: Tensor, link: Link) -> tuple[Tensor, Coefficients]:
         r"""Compute the inversion to the time-varying scale.

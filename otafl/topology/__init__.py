@@ -7,11 +7,16 @@ ways: by inter-cell interference, at the clock, and in the exchange of the serve
 
 from __future__ import annotations
 
+import numpy as np
+
+from otafl import channels
+from otafl.channels.base import Channel
 from otafl.core import registry
+from otafl.core.contracts import LinkBudget
 from otafl.core.hyper import build_hyper
 from otafl.topology.base import Rows, Topology
 
-__all__ = ["Rows", "build"]
+__all__ = ["Rows", "build", "build_links", "locate_devices"]
 
 
 def build(rows: Rows) -> Topology:
@@ -20,3 +25,33 @@ def build(rows: Rows) -> Topology:
     hyper = build_hyper(sections, rows.streams)
     made: Topology = registry.make_component("topology", sections[0], rows, hyper)
     return made
+
+
+def build_links(rows: Rows) -> tuple[Topology, LinkBudget, Channel]:
+    """Build the topology of rows, with the link budgets and the channel of its devices."""
+    servers, sections = build(rows), [row.channel for row in rows.scenarios]
+    budget, own = channels.build(sections, rows.scenarios[0].devices.count, rows.streams)
+    return servers, budget, servers.get_uplink_channel(own)
+
+
+def locate_devices(rows: Rows) -> list[np.ndarray] | None:
+    """Locate the devices at the start, if the partition of the data needs their positions.
+
+    Parameters
+    ----------
+    rows : Rows
+        S trials with C servers each.
+
+    Returns
+    -------
+    list of ndarray [n, 2], optional
+        Positions in metres of all devices of each trial; None if they are not needed, or if the
+        channel has none.
+    """
+    if not rows.scenarios[0].data.partition.needs_positions:
+        return None
+    servers, _, channel = build_links(rows)
+    trials = range(len(rows.scenarios) // rows.servers)
+    places = [servers.get_positions(channel, 0, trial) for trial in trials]
+    found = [one.device_m for one in places if one is not None]
+    return found if len(found) == len(places) else None

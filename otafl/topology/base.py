@@ -17,6 +17,7 @@ from otafl.core import settings
 from otafl.core.contracts import Hyper, LinkReport, Tensors
 from otafl.core.rng import Streams
 from otafl.core.stateful import Stateful
+from otafl.topology.handover import Spans
 from otafl.uplink.intercell import InterCellInterference
 
 SERVER_BITS = 32
@@ -135,6 +136,11 @@ class Topology(Stateful, ABC):
         The S C rows of the stack.
     hyper : Hyper
         Stackable fields that are given, [S C] each.
+
+    Attributes
+    ----------
+    device_streams : Streams
+        Random streams [S C] of what a device has: its samples, hardware and faults.
     """
 
     exchanges: ClassVar[bool] = False
@@ -161,6 +167,7 @@ class Topology(Stateful, ABC):
 
     def __init__(self, settings: Any, rows: Rows, hyper: Hyper) -> None:
         self.settings, self.rows, self.hyper = settings, rows, hyper
+        self.device_streams = rows.streams
 
     @property
     def first_devices(self) -> list[int]:
@@ -191,8 +198,26 @@ class Topology(Stateful, ABC):
         """
         return None
 
-    def get_positions(self, channel: Channel, round: int) -> Positions | None:
-        """Return the positions of the first trial's devices and servers, None if there are none.
+    def list_presence(self, channel: Channel) -> list[list[Spans]] | None:
+        """List the intervals in which each server has each device, [S C][K].
+
+        Parameters
+        ----------
+        channel : Channel
+            Channel between devices and servers.
+
+        Returns
+        -------
+        list of list of Spans, optional
+            Intervals in seconds; None if the channel does not decide them.
+        """
+        if channel.presence_s is None:
+            return None
+        spans: list[Spans] = [[(start_s, end_s)] for start_s, end_s in channel.presence_s.tolist()]
+        return [spans for _ in self.rows.scenarios]
+
+    def get_positions(self, channel: Channel, round: int, trial: int = 0) -> Positions | None:
+        """Return the positions of a trial's devices and servers, None if there are none.
 
         Parameters
         ----------
@@ -200,13 +225,15 @@ class Topology(Stateful, ABC):
             Channel between devices and servers.
         round : int
             Number of the round.
+        trial : int
+            Position of the trial in the stack.
 
         Returns
         -------
         Positions, optional
             Positions in metres.
         """
-        return channel.get_positions(round)
+        return channel.get_positions(round, trial)
 
     def exchange(
         self, server: Tensors, share: Tensor, round: int, algorithm: Algorithm

@@ -19,8 +19,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
@@ -155,6 +157,10 @@ class AccessPoints(Channel):
 
     def prepare(self) -> None:
         self.correlation_rounds = self._own.correlation_rounds
+        self.presence_s = self._own.presence_s
+
+    def set_time(self, round: int, time_s: np.ndarray) -> None:
+        self._own.set_time(round, time_s)
 
     def get_state(self, round: int) -> ChannelState:
         return self._join_states([one.get_state(round) for one in self._each])
@@ -205,7 +211,7 @@ class AccessPoints(Channel):
         if self._devices_at is not None:
             return Positions(self._devices_at[trial].cpu().numpy(), points)
         own = self._own.get_positions(round, trial)
-        return None if own is None else Positions(own.device_m, points)
+        return None if own is None else replace(own, base_m=points)
 
 
 def _map_to_disc(uniform: Tensor, radius_m: float) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -21,6 +22,7 @@ from otafl.core.rng import Streams
 from otafl.core.settings import Decibels, declare_stackable
 from otafl.core.units import db_to_linear
 from otafl.topology.base import Exchange, PartitionScope, Rows, Topology
+from otafl.topology.handover import Spans, choose_servers, list_served_spans
 from otafl.topology.hexagons import Hexagons, build_hexagons, list_cluster_sizes
 from otafl.uplink.intercell import InterCellInterference
 
@@ -190,11 +192,45 @@ class Cells(Topology):
 
     def __init__(self, settings: Any, rows: Rows, hyper: Hyper) -> None:
         super().__init__(settings, rows, hyper)
-        self.together = settings.has_intercell(rows.scenarios[0])
+        self._receives_others = settings.has_intercell(rows.scenarios[0])
+        self._trace = getattr(rows.scenarios[0].channel, "trace", None)
+        self.together = self._receives_others or self._trace is not None
+        self.device_streams = rows.streams if self._trace is None else rows.first
+
+    def get_uplink_channel(self, channel: Channel) -> Channel:
+        """Return the channel to the servers, each of which can have all devices of a trace."""
+        if self._trace is None:
+            return channel
+        self._paths, servers = channel, self.rows.servers
+        number = torch.arange(channel.streams.num_trials, device=channel.streams.device)
+        place = torch.from_numpy(self._list_places(channel)).to(number.device)
+        first = (number - number % servers)[:, None]
+        shift = -place[number % servers][:, None]
+        return channel.make_interfering(InterfererMap(first, shift, 1.0, channel.streams))
+
+    def list_presence(self, channel: Any) -> list[list[Spans]] | None:
+        """List the intervals in which each server serves each device of a trace."""
+        if self._trace is None:
+            return None
+        presence_s, servers = channel.presence_s, self.rows.servers
+        time_s = np.arange(
+            presence_s[:, 0].min(), presence_s[:, 1].max(), self._trace.measure_every_s
+        )
+        trials = channel.streams.num_trials
+        gain = [
+            channel.compute_gains(torch.full((1, trials), one, dtype=torch.float64))
+            for one in time_s
+        ]
+        gain_db = 10.0 * torch.cat(gain).double().log10().cpu().numpy()  # [R, S C, K]
+        spans: list[list[Spans]] = []
+        for first in range(0, trials, servers):
+            serving = choose_servers(gain_db[:, first : first + servers], self._trace.margin_db)
+            spans += list_served_spans(serving, time_s, presence_s, servers)
+        return spans
 
     def build_intercell(self, channel: Channel) -> InterCellInterference | None:
         layout = self.settings.hexagons
-        if not self.together:
+        if not self._receives_others:
             return None
         servers, streams = self.rows.servers, self.rows.streams
         interferers = np.array(layout.list_co_channel_sites())
@@ -217,14 +253,21 @@ class Cells(Topology):
             interferers.tolist(), channel.make_interfering(elsewhere), channel.devices
         )
 
-    def get_positions(self, channel: Channel, round: int) -> Positions | None:
-        each = [channel.get_positions(round, server) for server in range(self.rows.servers)]
-        layout = self.settings.hexagons
-        if not channel.has_positions or layout is None:
+    def get_positions(self, channel: Channel, round: int, trial: int = 0) -> Positions | None:
+        first = trial * self.rows.servers
+        each = [channel.get_positions(round, first + server) for server in range(self.rows.servers)]
+        if not channel.has_positions or self.settings.hexagons is None:
             return each[0]
-        base = layout.positions * self._get_site_distance_m(channel)
+        base = self._list_places(channel)
+        if self._trace is not None:  # all servers have the same devices
+            own = self._paths.get_positions(round, first)
+            return None if own is None else replace(own, base_m=base)
         there = [one.device_m + at for one, at in zip(each, base, strict=True) if one is not None]
         return Positions(np.concatenate(there), base)
+
+    def _list_places(self, channel: Channel) -> np.ndarray:
+        """Return the positions [C, 2] of the servers in metres."""
+        return np.asarray(self.settings.hexagons.positions * self._get_site_distance_m(channel))
 
     def _get_site_distance_m(self, channel: Channel) -> float:
         """Return the distance between neighbouring servers in metres."""

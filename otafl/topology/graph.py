@@ -335,7 +335,7 @@ class Graph(Topology):
             "draws of their positions; use a longer one"
         )
 
-    def get_positions(self, channel: Channel, round: int) -> Positions | None:
+    def get_positions(self, channel: Channel, round: int, trial: int = 0) -> Positions | None:
         return None
 
     def exchange(

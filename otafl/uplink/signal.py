@@ -46,6 +46,9 @@ class Signal:
         Fraction of its coordinates that a row has; all if None (`Group.known_fraction`).
     power_factor : Tensor, float [n], or None
         Power of a row's symbols relative to its budget; 1 if None (`Group.power_factor`).
+    inverse : Tensor, float [n], or None
+        Inverse probability of delivery, by which a weight is multiplied; weights are normalised
+        over the delivered rows if None.
     """
 
     index: int
@@ -55,6 +58,7 @@ class Signal:
     cohort: Cohort
     share: Tensor | None = None
     power_factor: Tensor | None = None
+    inverse: Tensor | None = None
 
     @property
     def num_coordinates(self) -> int:
@@ -92,10 +96,11 @@ class Signal:
 
     @property
     def scale(self) -> Tensor:
-        """Factors of the rows before they are summed, [n]: K w_k for a mean."""
+        """Factors of the rows before they are summed, [n]: K w_k, or K w_k / p_k, for a mean."""
         if not self.linear:
             return self.exact
-        return self.exact * self.cohort.rows_per_trial[self.cohort.trial]
+        scale = self.exact * self.cohort.rows_per_trial[self.cohort.trial]
+        return scale if self.inverse is None else scale * self.inverse
 
     def empty_sum(self) -> Tensor:
         """Return an uninitialised tensor for a sum over the rows of each trial, [S, P]."""

@@ -128,8 +128,12 @@ class Transmission:
 
     @functools.cached_property
     def weight(self) -> Tensor:
-        """Total weight W [S, Q] of the devices that the receiver counts."""
-        return self.sent.sum_by_trial(self.sent.weight[:, None] * self.active_rows)
+        """Total weight W [S, Q] of the devices that the receiver counts.
+
+        With inverse probabilities it is 1 if it counts any.
+        """
+        weight = self.sent.sum_by_trial(self.sent.weight[:, None] * self.active_rows)
+        return weight if self.sent.inverse is None else weight.sign()
 
     @functools.cached_property
     def unit(self) -> Tensor:

@@ -121,6 +121,23 @@ def _outage(bench: Bench, variance: float) -> Iterator[Check]:
     yield check_share(0.5 + 0.5 * math.sqrt(variance / (variance + 4.0)), int(lost), asked)
 
 
+@state_law("transport digital: weights w / p", "1; (1 - p) / (K p)", "uses={}", (500, 1000))
+def _weights(bench: Bench, uses: int) -> Iterator[Check]:
+    """Send ones in so many channel uses each, of which 1 - p are lost by outages.
+
+    The mean of K of them is compared with one, and its variance with (1 - p) / (K p) for p =
+    exp(-(2^(b / uses) - 1) / SNR).
+    """
+    transport = {"weighting": "inverse_probability", "max_symbols": DEVICES * uses}
+    rig = build_digital_rig(bench, transport)
+    ones = torch.ones_like(rig.draw_symbols(REALS, 0))
+    rounds = range(bench.scale_size(256))
+    found = torch.cat([rig.send(ones, round)[0][:, 0] for round in rounds]).cpu().numpy()
+    p = math.exp(-(2.0 ** (BITS / uses) - 1.0) / SNR)
+    yield check_mean(1.0, found)
+    yield check_mean((1.0 - p) / (DEVICES * p), (found - 1.0) ** 2, "variance")
+
+
 @state_law(
     "transport digital: LDPC at capacity", "Shannon 1948; 3GPP TS 38.212", "scheme {}", SCHEMES
 )

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from otafl.core import csv_table
 from otafl.core.errors import UserError
 from otafl.core.files import MIB, open_regular, read_bytes, read_text
 from otafl.data import idx
-from otafl.devices import csv_table
 from otafl.results.files import open_results
 from otafl.scenario import load_scenario
 from otafl.topology import graph

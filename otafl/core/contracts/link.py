@@ -190,9 +190,9 @@ class ChannelStatistics:
         Function of a threshold [S] that returns E[1/|h_hat|^2; |h_hat|^2 >= threshold] [S, K] of
         the estimate that devices use.
     prob_unit_gain_above : callable
-        Function of a threshold [S] that returns the probability [S, K] that |h_hat|^2 is at least
-        the threshold. The channel is without large-scale gain, and averaged over antennas and
-        sub-carriers.
+        Function of a threshold [S] or [S, K] that returns the probability [S, K] that |h_hat|^2 is
+        at least the threshold. The channel is without large-scale gain, and averaged over antennas
+        and sub-carriers.
     prob_gain_above : callable
         Function of a threshold [S, K] for each device that returns the probability [S, K] that
         |h_hat|^2 of one segment is at least the threshold. The channel is with large-scale gain.

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from otafl.core.errors import UserError
 from otafl.core.settings import Settings
@@ -103,6 +104,9 @@ class PartitionTask:
         Random generator of the trial.
     owner : ndarray, int64 [n], optional
         User of each sample, if the data have users.
+    positions : ndarray, float64 [K, 2], optional
+        Positions of the devices in metres from the first server, if the partition needs them and
+        the channel has them.
 
     Raises
     ------
@@ -114,6 +118,7 @@ class PartitionTask:
     devices: int
     generator: np.random.Generator
     owner: Indices | None = None
+    positions: NDArray[np.float64] | None = None
 
     def __post_init__(self) -> None:
         """Raise UserError if there are fewer samples than devices."""
@@ -164,6 +169,9 @@ class Partition(Settings):
 
     needs_classes: ClassVar[bool] = False
     """Whether samples are assigned by their classes."""
+
+    needs_positions: ClassVar[bool] = False
+    """Whether samples are assigned by the positions of the devices."""
 
     def find_misfits(self, labels: str | None) -> Iterator[str]:
         """Yield a sentence if it cannot assign samples with labels of a kind."""

@@ -10,9 +10,9 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
+from otafl.core import csv_table
 from otafl.core.errors import UserError
 from otafl.core.settings import declare_stackable
-from otafl.devices import csv_table
 from otafl.devices.compute.base import (
     QUANTITIES,
     Columns,

@@ -36,6 +36,7 @@ from otafl.uplink.delivery import Delivery, Slot, lay_out
 from otafl.uplink.groups import centre
 from otafl.uplink.impairments.impairments import Impairments
 from otafl.uplink.intercell import InterCellInterference
+from otafl.uplink.inverse_probability import LossSettings, divide_weights, refuse
 from otafl.uplink.report import collect_coefficients
 from otafl.uplink.signal import Segments, Signal, compute_energies, cut, sum_quadratures
 from otafl.uplink.transmission import Alignment, Transmission, account, receive, transmit
@@ -136,7 +137,7 @@ class OverTheAir(Transport):
     supports_intercell: ClassVar[bool] = True
     supports_heavy_tails: ClassVar[bool] = True
 
-    class Settings(AnalogSettings):
+    class Settings(LossSettings, AnalogSettings):
         name: Literal["over_the_air"] = "over_the_air"
 
     def __init__(self, settings: Settings, parts: Parts) -> None:
@@ -175,6 +176,9 @@ class OverTheAir(Transport):
         """
         link, settings, privacy = self.alignment, self.settings, self.privacy
         slot, clip = lay_out_reals(delivery, settings, link.csi), None
+        if settings.divides_by_probability:
+            probability = self._compute_delivery_probability(slot.gain)
+            divide_weights(delivery, probability, settings, self.parts)
         if privacy is not None:
             gains = compute_power_gains(slot, self.neighbours)
             sends = torch.stack([rows.transmitter_mask for rows in delivery.uplink]).any(0)
@@ -206,6 +210,14 @@ class OverTheAir(Transport):
                 for name, signal in unwanted.items():
                     delivery.saved[f"{name}/{sent.index}"] = compute_energies(signal, segments)
                 delivery.saved |= collect_coefficients(on_air, self.parts.save_gram)
+
+    def _compute_delivery_probability(self, gain: Tensor) -> Tensor:
+        """Compute the probability [S, K] that a device of large-scale gain [S, K] is on air."""
+        least = self.alignment.policy.get_least_gain(self._policy_state)
+        if least is None or self.alignment.receiver.scale == "mmse":
+            refuse("needs power: tci or cotaf, whose threshold is known, and an unbiased receiver")
+        statistics = self.alignment.statistics
+        return statistics.prob_gain_above(least[:, None] * statistics.gain / gain)
 
     def _superpose(self, on_air: Transmission, unwanted: Tensors) -> tuple[Tensor, Tensor]:
         """Sum the signals with noise and interference, and convert the sum.

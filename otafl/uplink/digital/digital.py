@@ -46,6 +46,7 @@ Zhu, Wang, Huang 2020, "Broadband Analog Aggregation for Low-Latency Federated E
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, ClassVar, Literal
 
@@ -70,6 +71,7 @@ from otafl.uplink.digital.packets import (
     quantise_to_fit,
     repeat_packets,
 )
+from otafl.uplink.inverse_probability import LossSettings, divide_weights, refuse
 
 
 class Digital(Transport):
@@ -82,7 +84,7 @@ class Digital(Transport):
     provides: ClassVar[frozenset[str]] = frozenset({"mean", "each"})
     counts: ClassVar[Counts] = "all"
 
-    class Settings(Transport.Settings):
+    class Settings(LossSettings):
         idle_without: ClassVar = {"constraint": "gain_threshold", "shares": "gain_threshold"}
 
         name: Literal["digital"] = "digital"
@@ -230,6 +232,9 @@ class Digital(Transport):
         cost = time * (budget if circuits is None else budget + circuits)
         if limits.energy_budget is not None:
             sends = sends & (cost <= limits.energy_budget * (1.0 + ROUNDING))
+        if settings.divides_by_probability:
+            probability = self._compute_delivery_probability(delivery, bits / most, power, h)
+            divide_weights(delivery, probability, settings, self.parts)
         arrived = self._carry_packets(delivery, sends, rate, scheme, snr)
         read = {} if depth is None else quantise_to_fit(delivery, depth, self.streams)
         uses, arrived = repeat_packets(limits, cost, arrived)
@@ -244,8 +249,43 @@ class Digital(Transport):
             on_air=arrived,
         )
         # a GPU's host waits once to know it, and five times to select the rows that arrived
-        whole = not read and arrived.equal(on_air)
+        whole = not (read or settings.divides_by_probability) and arrived.equal(on_air)
         hand_over(delivery, read, arrived, whole)
+
+    def _compute_delivery_probability(
+        self, delivery: Delivery, rate: Tensor, power: Tensor, h: Tensor
+    ) -> Tensor:
+        r"""Compute the probability [S, K] that a device sends its update.
+
+        Parameters
+        ----------
+        delivery : Delivery
+            The payload.
+        rate : Tensor, float [S, K]
+            Bits b of the update over the channel uses T B that it may take.
+        power : Tensor, float [S, K]
+            Mean received power over the noise.
+        h : Tensor, complex [S, K, A, B, F]
+            Channels.
+
+        Notes
+        -----
+        A device sends if its gain is at least g_th and carries the rate, which is, with one antenna
+        over Rayleigh fading,
+
+        .. math::
+
+            p = \exp(-\max(g_{th}, (2^{b / (T B)} - 1) / snr))
+        """
+        settings = self.settings.rate, self.settings.over_budget, self.settings.shares
+        if settings != ("shannon", "drop", "all"):
+            refuse("needs rate: shannon, over_budget: drop and shares: all")
+        if h.shape[3] * h.shape[4] > 1 and bool((rate > 0).any()):
+            refuse("knows the outages by max_symbols only over flat fading, constant in a slot")
+        known = self.alignment.impairments.compute_known_noise(delivery.round)[:, None]
+        needed = torch.expm1(rate * math.log(2.0)) * self._gap * self._margin * known
+        least = needed / (NOISE_VARIANCE * h.shape[2] * power)
+        return self.alignment.statistics.prob_unit_gain_above(least.maximum(self._least[:, None]))
 
     def _compute_snr(
         self, h: Tensor, h_hat: Tensor, power: Tensor, round: int

@@ -186,7 +186,10 @@ def hand_over(delivery: Delivery, read: Mapping[int, Group], arrived: Tensor, wh
         delivered = read.get(sent.index, sent.group)
         got = make_signal(delivered, receiving)
         mean, count = compute_error_free(got)
-        if sent.out_of_one:
+        if sent.inverse is not None:
+            weight = sent.exact * sent.inverse * sent.take_rows(arrived)
+            mean = sent.blocks(sent.sum(weight[:, None])[:, 0])
+        elif sent.out_of_one:
             count = _normalise_weight(count, sent, arrived)
         rows = slice(None) if delivered.row_index is None else delivered.row_index
         received = receiving.transmit_mask[rows][cohort.transmit_mask[rows]]

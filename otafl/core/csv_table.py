@@ -76,7 +76,7 @@ def read(file: str, key: str, known: Sequence[str], infinite: Sequence[str] = ()
         where = f"{key}: '{file}', line {line}"
         if len(row) != len(header):
             raise UserError(f"{where}: got {len(row)} cells; must be {len(header)}, one per column")
-        values = {name: _parse_number(cell) for name, cell in zip(header, row, strict=True) if cell}
+        values = {name: parse_number(cell) for name, cell in zip(header, row, strict=True) if cell}
         for name, value in values.items():
             if not (math.isfinite(value) or (value == math.inf and name in infinite)):
                 cell = row[header.index(name)]
@@ -85,7 +85,7 @@ def read(file: str, key: str, known: Sequence[str], infinite: Sequence[str] = ()
     return table
 
 
-def _parse_number(cell: str) -> float:
+def parse_number(cell: str) -> float:
     """Return the number in a cell, NaN if it is none."""
     try:
         return float(cell)
