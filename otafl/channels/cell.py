@@ -61,7 +61,8 @@ class Cell(OfdmChannel):
     settings: Settings
 
     def prepare(self) -> None:
-        settings, bandwidth_hz = self.settings, self.budget.bandwidth_hz
+        settings = self.settings = self.settings.filled
+        bandwidth_hz = self.budget.bandwidth_hz
         self._pairs = pairs = Pairs(self.streams, self.devices, bandwidth_hz)
         self._moves = settings.mobility == "linear"
         sionna = self._draw_drop()
