@@ -65,7 +65,8 @@ class Cell(OfdmChannel):
     paths: DevicePaths | None = None
 
     def prepare(self) -> None:
-        settings, bandwidth_hz = self.settings, self.budget.bandwidth_hz
+        settings = self.settings = self.settings.filled
+        bandwidth_hz = self.budget.bandwidth_hz
         self._time_s = torch.zeros_like(bandwidth_hz, dtype=torch.float64)
         self._round = 0
         own_time = () if settings.trace is None else (torch.arange(len(bandwidth_hz)),)

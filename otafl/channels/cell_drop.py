@@ -115,7 +115,7 @@ class SionnaCell:
     def __init__(self, settings: Any) -> None:
         with keep_global_state():
             from sionna.phy.channel import tr38901
-        self._tr38901, self._settings = tr38901, settings
+        self._tr38901, self._settings = tr38901, settings.filled
         place = {"precision": "double", "device": "cpu"}
         antenna = tr38901.PanelArray(1, 1, "single", "V", "omni", settings.carrier_hz, **place)
         common = {"ut_array": antenna, "bs_array": antenna, "direction": "uplink", **place}
@@ -124,8 +124,8 @@ class SionnaCell:
             common["indoor_scenario"] = settings.indoor_scenario
         elif settings.name == "inf":
             hall = ("factory_scenario", "clutter_density", "clutter_size_m", "clutter_height_m")
-            common |= {key.removesuffix("_m"): getattr(settings, key) for key in hall}
-            common["hall_dimensions"] = settings.hall_m
+            common |= {key.removesuffix("_m"): getattr(self._settings, key) for key in hall}
+            common["hall_dimensions"] = self._settings.hall_m
         elif settings.name != "rma":
             common["o2i_model"] = "low"
         kinds = {"umi": "UMi", "uma": "UMa", "rma": "RMa", "inh": "InH", "inf": "InF"}

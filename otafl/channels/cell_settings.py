@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, PositiveFloat
 
@@ -13,26 +13,23 @@ from otafl.channels.plane_waves import GeometricSettings
 from otafl.core.problems import Problem, make_problem
 
 OUTDOORS, INDOORS = ("umi", "uma", "rma"), ("inh", "inf")
-LOW, HIGH = ("SL", "DL"), ("SH", "DH", "HH")
 
 Size = tuple[PositiveFloat, PositiveFloat, PositiveFloat]
 
-HALL_M: dict[str, Size] = {
-    "inh": (120.0, 50.0, 3.0),
-    **dict.fromkeys(("SL", "DH"), (120.0, 60.0, 10.0)),
-    **dict.fromkeys(("DL", "SH", "HH"), (300.0, 150.0, 10.0)),
+FILLED_KEYS = ("hall_m", "clutter_density", "clutter_size_m", "clutter_height_m", "server_height_m")
+FILLED: dict[str, tuple[Any, ...]] = {
+    "umi": (None, None, None, None, 10.0),
+    "uma": (None, None, None, None, 25.0),
+    "rma": (None, None, None, None, 35.0),
+    "inh": ((120.0, 50.0, 3.0), None, None, None, 3.0),
+    "SL": ((120.0, 60.0, 10.0), 0.2, 10.0, 2.0, 1.5),
+    "DL": ((300.0, 150.0, 10.0), 0.6, 2.0, 6.0, 1.5),
+    "SH": ((300.0, 150.0, 10.0), 0.2, 10.0, 2.0, 8.0),
+    "DH": ((120.0, 60.0, 10.0), 0.6, 2.0, 6.0, 8.0),
+    "HH": ((300.0, 150.0, 10.0), 0.0, 1.0, 0.0, 8.0),
 }
-"""Length, width and height of the office (Table 7.8-1) and of factory halls (Table 7.8-7; HH by
-convention)."""
-
-DENSITY = {"SL": 0.2, "SH": 0.2, "DL": 0.6, "DH": 0.6, "HH": 0.0}
-SIZE_M = {"SL": 10.0, "SH": 10.0, "DL": 2.0, "DH": 2.0, "HH": 1.0}
-CLUTTER_M = {"SL": 2.0, "SH": 2.0, "DL": 6.0, "DH": 6.0, "HH": 0.0}
-"""Density, size and height of the clutter (Table 7.8-7; HH by convention)."""
-
-SERVER_M = {"umi": 10.0, "uma": 25.0, "rma": 35.0, "inh": 3.0}
-SERVER_M |= dict.fromkeys(LOW, 1.5) | dict.fromkeys(HIGH, 8.0)
-"""Heights of servers (Tables 7.2-1 to 7.2-3, and 7.8-7 for factories; HH by convention)."""
+"""Defaults of each cell and kind of factory (Tables 7.2-1 to 7.2-3, 7.8-1, and 7.8-7 for factories;
+HH by convention)."""
 
 POWER_DBM, SPEED_KMH, CARRIER_HZ = (-40, 31), (0, 500), (5e8, 1e11)
 DISTANCE_M: dict[str, tuple[float, float]] = {
@@ -57,19 +54,14 @@ SPARSE, DENSE = (0.0, 0.4), (0.4, 1.0)
 CEILING_M, TOP_M = (5, 25), (0, 10)
 """Densities of sparse and dense clutter, and heights of halls and of clutter (Table 7.2-4)."""
 
-OWNERS = {
-    "indoor_scenario": ("inh",),
-    "hall_m": INDOORS,
-    **dict.fromkeys(
-        ("factory_scenario", "clutter_density", "clutter_size_m", "clutter_height_m"), ("inf",)
-    ),
-}
+OWNERS = {"indoor_scenario": ("inh",), "factory_scenario": ("inf",), "hall_m": INDOORS}
+OWNERS |= dict.fromkeys(FILLED_KEYS[1:4], ("inf",))
 """Keys of some cells only."""
 
 
 def _look_up(table: Mapping[str, Any], other: Any = None) -> Callable[[Mapping[str, Any]], Any]:
-    """Return the function that finds a default by the kind of factory or the name of the cell."""
-    return lambda given: table.get(given.get("factory_scenario") or given["name"], other)
+    """Return the function that finds a default by the name of the cell."""
+    return lambda given: table.get(given["name"], other)
 
 
 class CellSettings(GeometricSettings):
@@ -87,14 +79,14 @@ class CellSettings(GeometricSettings):
     )
     """factory of inf: sparse (S) or dense (D) clutter with a low (L) or high (H) server, or server
     and devices above it (HH); SH by default"""
-    hall_m: Size | None = Field(default_factory=_look_up(HALL_M))
+    hall_m: Size | None = None
     """length, width and height of the hall of inh and inf in metres, with the server in its centre;
     by default 120 x 50 x 3 in inh, and 120 x 60 x 10 or 300 x 150 x 10 in inf"""
-    clutter_density: float | None = Field(default_factory=_look_up(DENSITY), ge=0, lt=1)
+    clutter_density: float | None = Field(None, ge=0, lt=1)
     """share of the floor of inf that clutter covers; by default 0.2 if sparse, 0.6 if dense"""
-    clutter_size_m: float | None = Field(default_factory=_look_up(SIZE_M), gt=0)
+    clutter_size_m: float | None = Field(None, gt=0)
     """typical size of the clutter of inf in metres; by default 10 if sparse, 2 if dense"""
-    clutter_height_m: float | None = Field(default_factory=_look_up(CLUTTER_M), ge=0)
+    clutter_height_m: float | None = Field(None, ge=0)
     """effective height of the clutter of inf in metres; by default 2 if sparse, 6 if dense"""
     cell_radius_m: float | None = Field(
         default_factory=_look_up({"umi": 100.0, "uma": 250.0, "rma": 2500.0}), gt=0
@@ -106,7 +98,9 @@ class CellSettings(GeometricSettings):
     )
     """smallest horizontal distance of a device in metres; by default 10 in umi, 35 in uma and rma,
     1 in inh and inf"""
-    server_height_m: float = Field(default_factory=_look_up(SERVER_M), gt=0)
+    server_height_m: float | None = Field(
+        default_factory=_look_up({name: row[-1] for name, row in FILLED.items()}), gt=0
+    )
     """height of the server's antennas in metres; by default 10 in umi, 25 in uma, 35 in rma, 3 in
     inh, and in inf 1.5 if low, 8 if high"""
     device_height_m: float = Field(default_factory=_look_up({"inh": 1.0}, 1.5), gt=0)
@@ -157,15 +151,14 @@ class CellSettings(GeometricSettings):
         if self.name != "rma" and not self.in_car:
             yield f"in_car: got false, but {self.name} has no cars; leave it out"
         for key, owners in OWNERS.items():
-            if ((given := getattr(self, key)) is None) is (self.name in owners):
-                cells = " and ".join(owners)
-                yield f"{key}: got {given}, but {cells} have it, and only they; leave it out"
+            if (given := getattr(self, key)) is not None and self.name not in owners:
+                yield f"{key}: got {given}, but only {' and '.join(owners)} use it; leave it out"
         if self.name in OUTDOORS and not 1.5 <= self.device_height_m <= 10.0:
             yield f"device_height_m: got {self.device_height_m:g}; must be from 1.5 to 10 outdoors"
         if self.name in OUTDOORS and radius_m is None:
             yield f"cell_radius_m: got null, but {self.name} has no hall to fill; leave it out"
         if self.name in INDOORS:
-            yield from self._find_hall_conflicts()
+            yield from self.filled._find_hall_conflicts()
 
     def _find_hall_conflicts(self) -> Iterator[str]:
         """Yield the conflicts between a hall and what is in it."""
@@ -197,7 +190,7 @@ class CellSettings(GeometricSettings):
             yield make_problem(text + places, "channel.cell_radius_m", "topology")
 
     def list_notes(self, scenario: Any) -> Iterator[str]:
-        for key, value, (low, high) in self._list_ranges():
+        for key, value, (low, high) in self.filled._list_ranges():
             if value is not None and not low <= value <= high:
                 wanted = f"{low:g}" if low == high else f"{low:g} to {high:g}"
                 yield (
@@ -218,7 +211,7 @@ class CellSettings(GeometricSettings):
         below, above = (0.0, top_m), (top_m, self.hall_m[2])
         yield "hall_m", self.hall_m[2], CEILING_M
         yield "clutter_height_m", top_m, TOP_M
-        yield "server_height_m", self.server_height_m, above if kind in HIGH else below
+        yield "server_height_m", self.server_height_m, above if kind[1] == "H" else below
         yield "device_height_m", self.device_height_m, above if kind == "HH" else below
         if kind != "HH":
             yield "clutter_density", self.clutter_density, SPARSE if kind[0] == "S" else DENSE
@@ -231,3 +224,11 @@ class CellSettings(GeometricSettings):
     @property
     def is_physical(self) -> bool:
         return self.snr_db is None
+
+    @property
+    def filled(self) -> Self:
+        """The settings with the defaults that depend on the kind of factory."""
+        kind = self.factory_scenario or self.name
+        row = zip(FILLED_KEYS, FILLED[kind], strict=True)
+        absent = {key: value for key, value in row if getattr(self, key) is None}
+        return self.model_copy(update=absent)

@@ -52,10 +52,9 @@ TABLES: dict[str, tuple[float, ...]] = {
 }
 """Key -> its values at elevations of 10, 20 .. 90 degrees.
 
-By environment, they are the probability of a line of sight (los); by environment and band, standard
-deviations of shadow fading with and without it (sf_los, sf_nlos), clutter loss, and mean and
-standard deviations of the K-factor (k_mean, k_std), in dB. The tropospheric scintillation is not
+By environment, they are the probability of a line of sight (los). By environment and band, they are
+standard deviations of shadow fading with and without it (sf_los, sf_nlos), clutter loss, and mean
+and standard deviation of the K-factor (k_mean, k_std), in dB. The tropospheric scintillation is not
 exceeded for 99 % of the time. The attenuation by gases towards the zenith (zenith_db, at
-zenith_ghz) is that of ITU-R
-P.676-10, Annex 2, at 1013 hPa, 15 degrees Celsius and 7.5 g/m^3.
+zenith_ghz) is that of ITU-R P.676-10, Annex 2, at 1013 hPa, 15 degrees Celsius and 7.5 g/m^3.
 """

@@ -61,10 +61,8 @@ class OrbitAvailability(Availability):
                 f"({self.highest_deg:g})"
             )
         elif self.period_s is not None and self.period_s <= self.pass_s:
-            yield (
-                f"period_s: got {self.period_s:g}; must be longer than a pass of "
-                f"{self.pass_s:.0f} s"
-            )
+            given_s, pass_s = self.period_s, self.pass_s
+            yield f"period_s: got {given_s:g}; must be longer than a pass of {pass_s:.0f} s"
 
     def prepare_lives(self) -> Callable[[int, np.random.Generator], Life]:
         return lambda device, draw: self._yield_life()

@@ -39,7 +39,7 @@ def test_the_channel_is_sionnas(name: str, keys: dict[str, Any]) -> None:
     the same gains and frequency responses, over time, to rounding."""
     from sionna.phy.channel import cir_to_ofdm_channel, tr38901
 
-    own = Cell.Settings(name=name, **keys)
+    own = Cell.Settings(name=name, **keys).filled
     outdoors = own.hall_m is None
     radius = own.cell_radius_m or 25.0
     position, indoor = draw_positions(

@@ -169,7 +169,7 @@ def test_angle_spread_follows_its_law() -> None:
         "InH-Office mixed": (-0.11 * math.log10(7) + 1.863, 0.12 * math.log10(7) + 0.059),
     }
     for kind, (mean, std) in laws.items():
-        settings = Cell.Settings(**KINDS[kind], carrier_hz=GHZ * 1e9)
+        settings = Cell.Settings(**KINDS[kind], carrier_hz=GHZ * 1e9).filled
         cell, spreads = SionnaCell(settings), []
         for trial in range(8):
             place = draw_hall_positions(make_pairs(8, 64), settings.hall_m, 1.0, 1.5)[None, trial]
@@ -276,8 +276,7 @@ def test_settings_that_cannot_be() -> None:
     cases: list[tuple[Any, str]] = [
         ({"name": "inf", "blockage": "A"}, "blockage: got A"),
         ({"name": "umi", "hall_m": [20, 10, 3]}, "hall_m: got"),
-        ({"name": "inh", "hall_m": None}, "hall_m: got None"),
-        ({"name": "inh", "clutter_density": 0.2}, "clutter_density: got 0.2, but inf have it"),
+        ({"name": "inh", "clutter_density": 0.2}, "clutter_density: got 0.2, but only inf use it"),
         ({"name": "inh", "server_height_m": 4}, "server_height_m: got 4; must be at most hall_m's"),
         ({"name": "inh", "min_distance_m": 20}, "min_distance_m: got 20; must be at most 12.5"),
         ({"name": "inf", "indoor_probability": 0.5}, "but all devices are indoors"),
@@ -286,4 +285,5 @@ def test_settings_that_cannot_be() -> None:
         ({"spec_version": "17.0"}, "spec_version"),
     ]
     assert_refused(Cell.Settings, cases, ValidationError)
+    assert Cell.Settings(name="inf", factory_scenario="DH").filled.server_height_m == 8.0
     assert Cell.Settings(spec_version=16.1).spec_version == "16.1"

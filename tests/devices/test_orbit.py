@@ -40,8 +40,9 @@ def test_settings_that_cannot_be() -> None:
 
 
 def test_an_uplink_at_600_km_by_hand() -> None:
-    """Devices wait for the pass. Each round then takes the broadcast, the work, the symbols at one a
-    second and hertz, and twice 761 km at the speed of light; each device's joules are 0.2 W over the symbols."""
+    """Devices wait for the pass. Each round then takes the broadcast, the work, the symbols at one
+    a second and hertz, and twice 761 km at the speed of light. The joules of each device are 0.2 W
+    over the symbols."""
     scenario = {
         "name": "orbit",
         "channel": {"name": "ntn", "tx_power_dbm": 23.0103, "bandwidth_hz": 1.8e5},
