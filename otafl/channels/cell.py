@@ -165,8 +165,10 @@ class Cell(OfdmChannel):
         settings, bandwidth_hz = self.settings, self.budget.bandwidth_hz
         self._time_s = torch.zeros_like(bandwidth_hz, dtype=torch.float64)
         self._round = 0
+        # with a trace, trials with the same draws can differ in the clock's time
         own_time = () if settings.trace is None else (torch.arange(len(bandwidth_hz)),)
-        self._pairs = pairs = Pairs(self.streams, self.devices, bandwidth_hz, *own_time)
+        self._distinct = (bandwidth_hz, *own_time)
+        self._pairs = pairs = Pairs(self.streams, self.devices, *self._distinct)
         self._moves = settings.mobility != "none"
         sionna = self._draw_drop()
         self._velocity = draw_velocities(settings.speed_kmh, pairs)
@@ -201,7 +203,7 @@ class Cell(OfdmChannel):
         """Draw positions [U, K, 3] in metres, and which devices are indoors, [U, K] bool."""
         settings = self.settings
         position, indoor = draw_positions(
-            Pairs(self.streams, devices, self.budget.bandwidth_hz),
+            Pairs(self.streams, devices, *self._distinct),
             settings.min_distance_m,
             settings.cell_radius_m,
             settings.device_height_m,
