@@ -163,8 +163,7 @@ class Cell(OfdmChannel):
 
     def prepare(self) -> None:
         settings, bandwidth_hz = self.settings, self.budget.bandwidth_hz
-        self._time_s = torch.zeros_like(bandwidth_hz, dtype=torch.float64)
-        self._round = 0
+        self._round, self._time_s = 0, torch.zeros_like(bandwidth_hz, dtype=torch.float64)
         # with a trace, trials with the same draws can differ in the clock's time
         own_time = () if settings.trace is None else (torch.arange(len(bandwidth_hz)),)
         self._distinct = (bandwidth_hz, *own_time)
