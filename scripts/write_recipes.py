@@ -12,6 +12,8 @@ A recipe is a block of commands, a scenario, and a marker that names the variabl
 The commands run as they stand, in a folder of their own. The picture that they draw goes to
 docs/pictures/recipes, with 64 colours.
 
+A block of Python that begins with `# noise_limit.py` runs first, and makes files.
+
     python scripts/write_recipes.py [noise_limit ...] [--check]
 
 With --check nothing is written; the exit code is 1 if a table differs.
@@ -38,6 +40,7 @@ from otafl.analysis.tables import build_grid, build_text_table
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "recipes.md"
 PICTURES = PAGE.parent / "pictures" / "recipes"
 BLOCK = re.compile(r"^```yaml\n# (\w+)\.yaml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SETUP = re.compile(r"^```python\n# (\w+)\.py\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMANDS = re.compile(r"^```sh\n(otafl sweep (\w+)\.yaml\n.*?)^```$", re.MULTILINE | re.DOTALL)
 TABLE = re.compile(r"(<!-- table: (\w+): (.*?) -->\n)(.*?)(<!-- end table -->)", re.DOTALL)
 
@@ -53,19 +56,23 @@ class Recipe(NamedTuple):
         Lines for a shell, which sweep the scenario and draw its picture.
     variables : list of str
         Result variables of the table.
+    setup : str
+        Python that makes files of the scenario, or empty.
     """
 
     scenario: str
     commands: list[str]
     variables: list[str]
+    setup: str = ""
 
 
 def read_recipes(page: str) -> dict[str, Recipe]:
     """Read the recipes of a page by their names."""
     scenarios = dict(BLOCK.findall(page))
     commands = {name: text.splitlines() for text, name in COMMANDS.findall(page)}
+    setups = dict(SETUP.findall(page))
     return {
-        name: Recipe(scenarios[name], commands[name], variables.split())
+        name: Recipe(scenarios[name], commands[name], variables.split(), setups.get(name, ""))
         for _, name, variables, _, _ in TABLE.findall(page)
     }
 
@@ -89,6 +96,7 @@ def run_recipe(name: str, recipe: Recipe, folder: Path) -> str:
     """
     (folder / f"{name}.yaml").write_text(recipe.scenario)
     with contextlib.chdir(folder):
+        exec(recipe.setup, {})
         for line in recipe.commands:
             run_command(line)
         result = otafl.open_results(f"results/{name}")

@@ -67,10 +67,11 @@ class Cell(OfdmChannel):
     def prepare(self) -> None:
         settings = self.settings = self.settings.filled
         bandwidth_hz = self.budget.bandwidth_hz
-        self._time_s = torch.zeros_like(bandwidth_hz, dtype=torch.float64)
-        self._round = 0
+        self._round, self._time_s = 0, torch.zeros_like(bandwidth_hz, dtype=torch.float64)
+        # with a trace, trials with the same draws can differ in the clock's time
         own_time = () if settings.trace is None else (torch.arange(len(bandwidth_hz)),)
-        self._pairs = pairs = Pairs(self.streams, self.devices, bandwidth_hz, *own_time)
+        self._distinct = (bandwidth_hz, *own_time)
+        self._pairs = pairs = Pairs(self.streams, self.devices, *self._distinct)
         self._moves = settings.mobility != "none"
         sionna = self._draw_drop()
         self._velocity = draw_velocities(settings.speed_kmh, pairs)
@@ -103,7 +104,7 @@ class Cell(OfdmChannel):
 
     def _draw_positions(self, devices: int) -> tuple[Tensor, Tensor]:
         """Draw positions [U, K, 3] in metres, and which devices are indoors, [U, K] bool."""
-        settings, pairs = self.settings, Pairs(self.streams, devices, self.budget.bandwidth_hz)
+        settings, pairs = self.settings, Pairs(self.streams, devices, *self._distinct)
         least_m, height_m = settings.min_distance_m, settings.device_height_m
         if settings.cell_radius_m is None:
             assert settings.hall_m is not None

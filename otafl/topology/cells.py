@@ -213,9 +213,7 @@ class Cells(Topology):
         if self._trace is None:
             return None
         presence_s, servers = channel.presence_s, self.rows.servers
-        time_s = np.arange(
-            presence_s[:, 0].min(), presence_s[:, 1].max(), self._trace.measure_every_s
-        )
+        time_s = np.arange(presence_s.min(), presence_s.max(), self._trace.measure_every_s)
         trials = channel.streams.num_trials
         gain = [
             channel.compute_gains(torch.full((1, trials), one, dtype=torch.float64))

@@ -93,6 +93,16 @@ def test_the_clock_decides_the_position(tmp_path: Path) -> None:
     fresh.set_time(3, np.array([2.0, 5.0]))
     assert torch.equal(channel.get_state(3).gain, fresh.get_state(3).gain)
     assert torch.equal(channel.get_state(3).h, fresh.get_state(3).h)
+    same = make_channel(
+        "umi", 1, (0, 0), mobility={"name": "trace", "path": str(tmp_path / "a.csv")}
+    )
+    same.set_time(3, np.array([12.0, 12.0]))
+    gain, h = same.get_state(3).gain, same.get_state(3).h
+    assert torch.equal(gain[0], gain[1])
+    assert torch.equal(h[0], h[1])
+    same.set_time(3, np.array([12.0, 15.0]))
+    assert not torch.equal(*same.get_state(3).gain)
+    assert torch.equal(same.get_state(3).gain[0], gain[0])
     far = [float(channel.compute_time_s(torch.tensor([FAR + n]))[0, 0]) for n in range(100)]
     assert np.histogram(far, 4, (0.0, 8.0))[0].tolist() == pytest.approx([25] * 4, abs=2)
 

@@ -71,8 +71,8 @@ def test_the_key_of_another_section_comes_before_one_that_is_only_spelled_alike(
         ),
         (
             {"data": {"partition": {"alpha": 1}}},
-            "data.partition.alpha: unknown key; it is a key of dirichlet and dirichlet_mix, not of "
-            "iid (known keys: name)",
+            "data.partition.alpha: unknown key; it is a key of dirichlet and dirichlet_mix and "
+            "by_place, not of iid (known keys: name)",
         ),
         ({"model": "a:b:c"}, "model: got 'a:b:c'; must be of the form module:callable"),
         (

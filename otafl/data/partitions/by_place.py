@@ -34,8 +34,6 @@ from otafl.data.partitions.base import Partition, PartitionTask, SampleAssignmen
 WAVES = 256
 """Number of cosines in a field."""
 
-TRIES = 100
-
 
 class ByPlace(Partition):
     """Classes by place: in sectors or rings around the server, or by a field over the plane."""
@@ -64,7 +62,7 @@ class ByPlace(Partition):
                 "does not have; use a channel such as umi, or another partition"
             )
         devices, generator = task.devices, task.generator
-        for _ in range(TRIES):
+        for _ in range(100):
             members, parts = task.shuffle_by_class(), []
             affinity = self._draw_affinities(task.positions, len(members), generator)
             odds = 1.0 - self.strength + self.strength * affinity
@@ -78,7 +76,7 @@ class ByPlace(Partition):
                 return assigned
         raise UserError(
             f"data.partition: 'by_place' leaves one of {devices} devices without samples in each "
-            f"of {TRIES} draws; use a smaller strength, fewer parts or devices, or a larger alpha"
+            f"of 100 draws; use a smaller strength, fewer parts or devices, or a larger alpha"
         )
 
     def _draw_affinities(
