@@ -10,7 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar, cast
 
 import numpy as np
 import torch
@@ -64,6 +64,13 @@ START_BITS = 32
 
 NORMALISING = 6
 """Operations of a normalisation per number: mean and variance (3), the rest (3)."""
+
+
+class PassThrough:
+    """Linear map of a last layer whose scores are its inputs, the representations."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.clone()  # a bias is added to it in place
 
 
 class Model(ABC):
@@ -133,15 +140,16 @@ class Model(ABC):
         weights = [place for place, name in enumerate(names) if len(self.shapes[name]) >= 2]
         return names[weights[-1] :] if weights else names
 
-    def make_identity_head(self, like: Tensor) -> Tensors:
-        """Make an identity [n, M, M] without bias in place of a linear last layer.
+    def make_identity_head(self, like: Tensor) -> dict[str, Any]:
+        """Make an identity without bias in place of a linear last layer.
 
         Scores are then the inputs [n, B, M] of this layer, the representations of samples. like: a
         tensor [n, ...] of the type of the parameters.
         """
         weight, bias = self.head
-        width = self.shapes[weight][0]
-        unit = torch.eye(width, dtype=like.dtype, device=like.device).expand(len(like), -1, -1)
+        width, unit = self.shapes[weight][0], cast(Any, PassThrough())
+        if weight not in self.linear_weights:
+            unit = torch.eye(width, dtype=like.dtype, device=like.device).expand(len(like), -1, -1)
         return {weight: unit, bias: like.new_zeros(len(like), width)}
 
     def count_products(self, weight: str) -> int:

@@ -91,20 +91,25 @@ def _describe(
     names: Sequence[str], about: Mapping[str, Any], authors: Sequence[str], license: str
 ) -> dict[str, Any]:
     """Return the metadata of files, the result first: a JSON-LD graph of entities."""
-    title, version = about["title"], about["otafl_version"]
-    files = [{"@id": name, "@type": "File", "name": name} for name in names]
-    people = [{"@id": f"#{name}", "@type": "Person", "name": name} for name in authors]
-    terms = {"@id": f"https://spdx.org/licenses/{license}", "@type": "CreativeWork"}
-    software = {"@id": "#otafl", "@type": "SoftwareApplication", "name": "otafl"}
-    descriptor = {"@id": METADATA, "@type": "CreativeWork", "about": {"@id": "./"}}
-    run = {"@id": "#run", "@type": "CreateAction", "name": "otafl run scenario.yaml"}
-    root = {"@id": "./", "@type": "Dataset", "name": title, "license": {"@id": terms["@id"]}} | {
-        "description": f"Result of the scenario {title}, simulated with otafl {version}.",
-        "datePublished": datetime.date.today().isoformat(),
-    }
-    for key, entities in (("hasPart", files), ("author", people)):
-        root[key] = [{"@id": one["@id"]} for one in entities]
-    run |= {"object": {"@id": "scenario.yaml"}, "result": {"@id": names[0]}}
-    graph = [descriptor | {"conformsTo": {"@id": CRATE}}, root, *files, *people]
-    graph += [run | {"instrument": {"@id": "#otafl"}}, software | {"version": version}]
-    return {"@context": f"{CRATE}/context", "@graph": [*graph, terms | {"name": license}]}
+    terms, title = f"https://spdx.org/licenses/{license}", about["title"]
+
+    def make(key: str, kind: str, **properties: Any) -> dict[str, Any]:
+        return {"@id": key, "@type": kind, **properties}
+
+    def link(*keys: str) -> list[dict[str, str]]:
+        return [{"@id": key} for key in keys]
+
+    root = make("./", "Dataset", name=title, license={"@id": terms}, hasPart=link(*names))
+    root["description"] = f"Result of the scenario {title}, simulated with otafl."
+    root["datePublished"] = datetime.date.today().isoformat()
+    root["author"] = link(*(f"#{name}" for name in authors))
+    run = make("#run", "CreateAction", name="otafl run scenario.yaml", result=link(names[0]))
+    run |= {"instrument": link("#otafl"), "object": link("scenario.yaml")}
+    graph = [
+        make(METADATA, "CreativeWork", conformsTo={"@id": CRATE}, about={"@id": "./"}),
+        *(root, run, make(terms, "CreativeWork", name=license)),
+        make("#otafl", "SoftwareApplication", name="otafl", version=about["otafl_version"]),
+        *(make(name, "File", name=name) for name in names),
+        *(make(f"#{name}", "Person", name=name) for name in authors),
+    ]
+    return {"@context": f"{CRATE}/context", "@graph": graph}

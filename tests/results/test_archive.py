@@ -58,7 +58,8 @@ def test_the_python_library_of_ro_crates_reads_it(folder: Path) -> None:
     assert crate.name == "small"
     assert {one.id for one in crate.get_by_type("File")} >= {"small.nc", "scenario.yaml"}
     (run,) = crate.get_by_type("CreateAction")
-    assert run["instrument"]["version"] == otafl.__version__
+    (program,) = run["instrument"]
+    assert program["version"] == otafl.__version__
 
 
 def test_a_sweeps_folder_becomes_one_file(tmp_path: Path) -> None:

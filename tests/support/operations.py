@@ -38,6 +38,7 @@ EACH: dict[str, float] = dict.fromkeys(ONE.split(), 1.0) | {
     "gelu": 5.0,  # x / 2 (1 + erf(x / sqrt 2))
     "gelu_backward": 11.0,
     "softplus": 3.0,  # log(1 + exp(x))
+    "softplus_backward": 3.0,
     "_safe_softmax": 4.0,
     "_softmax": 4.0,  # less the largest, exponential, sum, quotient
     "_softmax_backward_data": 4.0,

@@ -12,7 +12,6 @@ Li, He, Song 2021, "Model-Contrastive Federated Learning", Algorithm 1 and equat
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -67,10 +66,6 @@ class Moon(Algorithm):
 
     is_per_device = True
 
-    excludes: ClassVar[Mapping[str, str]] = {
-        "tokens": "compares one representation of each sample",
-    }
-
     class Settings(AveragedSettings):
         name: Literal["moon"] = "moon"
         penalty: float = declare_stackable(1.0, ge=0)
@@ -82,10 +77,11 @@ class Moon(Algorithm):
         super().__init__(settings, model, devices)
         shapes = [model.shapes[name] for name in model.head]
         is_linear = len(shapes) == 2 and shapes[1] == shapes[0][1:]
-        if isinstance(model, ModuleModel) or not is_linear or len(model.shapes) == 2:
+        is_linear = is_linear and len(model.shapes) > 2 and not isinstance(model, ModuleModel)
+        if model.scores_positions or not is_linear:
             raise UserError(
                 "algorithm.name: 'moon' needs a model of otafl with layers before a linear last "
-                "one, whose input is the representation; use mlp with hidden layers, or cnn"
+                "one, whose input represents a sample; use mlp with hidden layers, or cnn"
             )
         self.weight, self.bias = model.head
 

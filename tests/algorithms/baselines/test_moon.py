@@ -31,7 +31,9 @@ from torch import Tensor
 from twins.network import Minibatch
 from twins.rivals import Params, mean
 
+from otafl.algorithms.baselines.moon import Moon
 from otafl.core.errors import UserError
+from otafl.models.ngram import NGram
 
 pytestmark = pytest.mark.exact
 
@@ -122,3 +124,9 @@ def test_refuses_a_model_without_a_known_representation(model: str) -> None:
     said = r"'moon' needs a model of otafl with layers before a linear last one"
     with pytest.raises(UserError, match=said):
         engine({"algorithm": "moon", "model": model})
+
+
+def test_refuses_sequences_of_tokens() -> None:
+    """They have a representation for each position, and not one for each sample."""
+    with pytest.raises(UserError, match=r"whose input represents a sample"):
+        Moon(Moon.Settings(), NGram(NGram.Settings(), (6,), 5), 3)
