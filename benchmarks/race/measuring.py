@@ -14,6 +14,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -50,10 +51,12 @@ class Laps:
 
 def measure_all_processes() -> float:
     """Return the processor seconds of this program and of all that it started."""
-    started = psutil.Process().children(recursive=True)
     ended = os.times()
-    own_s = time.process_time() + ended.children_user + ended.children_system
-    return own_s + sum(sum(one.cpu_times()[:4]) for one in started)
+    total_s = time.process_time() + ended.children_user + ended.children_system
+    for one in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # it has ended meanwhile
+            total_s += sum(one.cpu_times()[:4])
+    return total_s
 
 
 def count_cores() -> int:

@@ -114,14 +114,7 @@ CASES = _made()
 """Name of a case -> the keys that it changes of `contract.small.BASE`."""
 
 TRIED = (
-    "channel",
-    "csi",
-    "receiver",
-    "power",
-    "codec",
-    "transport",
-    "downlink",
-    "server",
+    *("channel", "csi", "receiver", "power", "codec", "transport", "downlink", "server"),
     "selection",
 )
 
