@@ -62,12 +62,13 @@ class ArrayClock(Clock):
 
     def __init__(self, hardware: Hardware) -> None:
         self._trials, self._devices = hardware.flops_per_s.shape
-        self._watts = {
+        watts = {
             CIRCUIT: hardware.circuit_w,
             RECEIVE: hardware.receive_w,
             IDLE: hardware.idle_w,
         }
-        self._sleep_w = hardware.sleep_w
+        self._watts = {cause: each for cause, each in watts.items() if each.any()}
+        self._sleep_w, self._sleeps = hardware.sleep_w, bool(hardware.sleep_w.any())
         self._now_s = np.zeros(self._trials)
         self._started = np.zeros(self._trials, np.int64)
         self._running = np.ones(self._trials, bool)
@@ -147,16 +148,17 @@ class ArrayClock(Clock):
         """Add the energy of the round to the totals, in the same order of operations as `Power`."""
         cell, spent = self._cell, self._spent.reshape(len(CAUSES), -1)
         at = self._trial, cell % self._devices
-        asleep = self._asleep_s.reshape(-1)
-        spent[IDLE, cell] += self._sleep_w[at] * np.maximum(0.0, self._sent_s - asleep[cell])
-        asleep[cell] = stop_s
+        if self._sleeps:
+            asleep = self._asleep_s.reshape(-1)
+            spent[IDLE, cell] += self._sleep_w[at] * np.maximum(0.0, self._sent_s - asleep[cell])
+            asleep[cell] = stop_s
         seconds = {
             RECEIVE: self._began_s - self._sent_s,
             IDLE: opened_s - self._ready_s,
             CIRCUIT: stop_s - opened_s,
         }
-        for cause, lasts_s in seconds.items():
-            spent[cause, cell] += self._watts[cause][at] * lasts_s
+        for cause, watts in self._watts.items():
+            spent[cause, cell] += watts[at] * seconds[cause]
         spent[COMPUTE, cell] += self._compute_w * (self._ready_s - self._began_s)
         spent[TRANSMIT, cell] += np.where(stop_s > opened_s, joules, 0.0)
 
@@ -177,7 +179,7 @@ class ArrayClock(Clock):
 
     def compute_spent_j(self) -> np.ndarray:
         spent = np.ascontiguousarray(np.moveaxis(self._spent, 0, -1))
-        if self._sleep_w.any():
+        if self._sleeps:
             spent[..., IDLE] += self._sleep_w * (self._now_s[:, None] - self._asleep_s)
         return spent
 

@@ -61,6 +61,27 @@ def take_rows(tensor: Tensor, row_index: Tensor) -> Tensor:
     return tensor.index_select(0, row_index.to(tensor.device)).to(row_index.device)
 
 
+def multiply_rows(x: Tensor, weight: Tensor) -> Tensor:
+    """Compute x W of each row, in one product where all rows share their inputs.
+
+    Parameters
+    ----------
+    x : Tensor [n, B, M], or [1, B, M]
+        Inputs of each row, or of all rows.
+    weight : Tensor [n, M, N]
+        Matrix of each row.
+
+    Returns
+    -------
+    Tensor [n, B, N]
+        Products.
+    """
+    if x.shape[0] == weight.shape[0]:
+        return torch.bmm(x, weight)
+    side_by_side = weight.transpose(0, 1).flatten(1)
+    return (x[0] @ side_by_side).unflatten(1, (len(weight), -1)).transpose(0, 1)
+
+
 _noting: list[list[Tensor]] = []
 
 

@@ -159,7 +159,7 @@ class TrainingData:
                 full = count[:, None] <= size
                 position = torch.where(full, list_positions(count, size), position)
         position += flat_index[:, None] * self.max_samples
-        return self.index.take(position)
+        return self.index.flatten().index_select(0, position.flatten()).view_as(position)
 
     def compute_batch_weight(self, flat_index: Tensor) -> Tensor | None:
         """Compute the weights [n, B] of the samples of minibatches; None if all are equal.
@@ -189,8 +189,8 @@ class TrainingData:
         x = torch.embedding(self.flat_x, sample)  # index_select that keeps the shape, in one call
         if self.x.dim() > 2:
             x = x.view(*sample.shape, *self.x.shape[1:])
-        y = self.y.take(sample) if self.has_classes else self.y[sample]
-        return Batch(x, y, weight)
+        y = self.y.index_select(0, sample.flatten())
+        return Batch(x, y.view(*sample.shape, *self.y.shape[1:]), weight)
 
 
 class CohortData:

@@ -196,7 +196,7 @@ class _Evaluator:
         """Score on common samples; the score of devices' models is the mean over devices."""
         each = self.samples.sample_share.shape[1] if self.has_device_models else 1
         number, view = self.samples.data.classes, self.view
-        if view.owner == "trial" and self.running.all():
+        if view.param_index is None and self.tune is None and self.running.all():
             view = merge_equal_models(view)
         shared = view.param_index
         if shared is not None and self.tune is None and not classes:  # models of several rows

@@ -111,16 +111,17 @@ def evaluate_client(
 
 
 def merge_equal_models(view: View) -> View:
-    """Return a view of trials with equal models once, as those of a sweep's points at the start.
+    """Return a view with equal models once, as those of a sweep's points and devices at the start.
 
-    Its `param_index` has the model of each trial. It is the given view if no two are equal.
+    Its `param_index` has the model of each row. It is the given view if no two are equal.
     """
     blocks, first = list(view.params.values()), dict[tuple[float, ...], int]()
-    sums = torch.stack([block.flatten(1).sum(1).double() for block in blocks], 1).tolist()
+    sums = torch.stack([one.reshape(len(one), -1).sum(1).double() for one in blocks], 1).tolist()
     model = list[int]()
     for row, key in enumerate(map(tuple, sums)):
         same = first.setdefault(key, row)
-        model.append(same if all(torch.equal(one[same], one[row]) for one in blocks) else row)
+        equal = same == row or all(torch.equal(one[same], one[row]) for one in blocks)
+        model.append(same if equal else row)
     rows, index = torch.tensor(model, device=blocks[0].device).unique(return_inverse=True)
     if len(rows) == len(model):
         return view

@@ -20,6 +20,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from otafl.core.tensors import multiply_rows
 from otafl.factorised.decomposition import (
     count_cholesky_flops,
     count_svd_flops,
@@ -97,7 +98,7 @@ class LowRankMap:
 
     def forward(self, x: Tensor) -> Tensor:
         u, s, v = self.point
-        self.xu = torch.bmm(x.expand(u.shape[0], -1, -1), u)
+        self.xu = multiply_rows(x, u)
         return torch.bmm(self.xu * s[:, None], v.mT)
 
     def backward(self, g: Tensor) -> Tensor:

@@ -389,4 +389,4 @@ def _copy_turned(weight: Tensor) -> Tensor:
     """Copy weights [n, M, N] transposed; rows that share their memory are transposed once."""
     if weight.stride(0):
         return copy_contiguous(weight.mT)
-    return weight[:1].mT.contiguous().repeat(len(weight), 1, 1)
+    return weight[:1].mT.contiguous().expand(len(weight), -1, -1).contiguous()

@@ -14,6 +14,7 @@ from torch import Tensor
 from otafl.core.contracts import Tensors
 from otafl.core.errors import UserError
 from otafl.core.rng import derive_words
+from otafl.core.tensors import multiply_rows
 from otafl.models.base import Draw, ModelSettings
 from otafl.models.layer_contract import Layer
 from otafl.models.layers import Conv, Linear, Relu, WeightedLayer
@@ -238,7 +239,7 @@ def apply(weight: Tensor | LinearMap, x: Tensor) -> Tensor:
         return weight.forward(x)
     if weight.shape[0] == 1 and x.shape[0] > 1:
         return torch.matmul(x, weight[0])
-    return torch.bmm(x.expand(weight.shape[0], -1, -1), weight)
+    return multiply_rows(x, weight)
 
 
 def apply_transposed(weight: Tensor | LinearMap, g: Tensor) -> Tensor:

@@ -147,6 +147,21 @@ def test_cross_tests_of_devices_models() -> None:
     np.testing.assert_allclose(total, scores.loss)
 
 
+def test_equal_models_of_devices_have_the_scores_of_their_own_trial() -> None:
+    """Devices 0 to 2 of each of three trials have one model, and the last another."""
+    parts = engine({"algorithm": "fedavg"}).parts
+    shape = (2, parts.samples.data.x_test[0].size, 10)
+    first, other = torch.randn(shape, generator=torch.Generator().manual_seed(1))
+    weights = torch.stack([scale * one for scale in (1, 2, 3) for one in (*[first] * 3, other)])
+    view = View({"w": weights}, lambda blocks, x: torch.matmul(x.flatten(2), blocks["w"]), "device")
+    out = evaluation(parts).take({"local": view}, 0, np.ones(3, bool))
+    data, count = parts.samples.data, parts.scenario.training.eval_samples
+    x, y = (torch.from_numpy(one[:count]) for one in (data.x_test, data.y_test))
+    z = torch.matmul(x.flatten(1), weights)
+    losses = torch.stack([torch.nn.functional.cross_entropy(one, y) for one in z])
+    np.testing.assert_allclose(out["local_test_loss"], losses.view(3, 4).mean(1), rtol=1e-5)
+
+
 def test_stopped_trials_are_nan() -> None:
     keys: dict[str, Any] = {
         "data.own_test": True,
