@@ -37,7 +37,7 @@ from torch import Tensor
 
 from otafl.core.contracts import Batch, Tensors
 from otafl.models.base import Model, descend_, flatten, unflatten
-from otafl.models.layered import LayeredModel, Pair
+from otafl.models.layered import NARROW, LayeredModel, Pair
 from otafl.models.layers import Linear
 
 
@@ -196,7 +196,8 @@ class PlainSpan:
 class SpanForm:
     """Form of a layered model whose first layer is fully connected, as `PlainForm`.
 
-    It is faster if a minibatch has fewer samples than twice the layer's inputs.
+    It is faster if a minibatch has fewer samples than twice the layer's inputs. The weight of a
+    narrow layer is transposed in memory, as `LayeredModel` trains it.
 
     Parameters
     ----------
@@ -209,28 +210,27 @@ class SpanForm:
         self.first, *self.others = model.layers
         self.shapes = {n: shape for n, shape in model.shapes.items() if n != self.first.weight}
         self.width = sum(math.prod(shape) for shape in self.shapes.values())
+        self._is_narrow = self.first.outputs <= NARROW
 
     def copy_params(self, params: Tensors) -> FormParams:
         rest, wide = self.adopt_params(params)
         assert wide is not None
-        if wide is params[self.first.weight]:
-            wide = wide.clone()
-        return FormParams(rest.clone() if len(self.shapes) == 1 else rest, wide)
+        return FormParams(rest.clone() if len(self.shapes) == 1 else rest, wide.clone())
 
     def adopt_params(self, params: Tensors) -> FormParams:
-        rest = flatten({name: params[name] for name in self.shapes})
-        return FormParams(rest, params[self.first.weight].contiguous())
+        rest, wide = flatten({n: params[n] for n in self.shapes}), params[self.first.weight]
+        return FormParams(rest, wide.mT.contiguous().mT if self._is_narrow else wide.contiguous())
 
     def to_params(self, form_params: FormParams) -> Tensors:
         parts = unflatten(form_params.rest, self.shapes)
         return {
-            name: _get_wide(form_params) if name == self.first.weight else parts[name].contiguous()
+            name: (_get_wide(form_params) if name == self.first.weight else parts[name]).contiguous()
             for name in self.model.shapes
         }
 
     def take_step_(self, form_params: FormParams, slope: Gradient, step: Tensor) -> None:
         by_first = self.descend_rest_(unflatten(form_params.rest, self.shapes), slope, step)
-        _get_wide(form_params).baddbmm_(slope.x.mT, by_first, alpha=-1.0)
+        _add_product_(_get_wide(form_params), slope.x, by_first, -1.0)
 
     def make_span(
         self,
@@ -368,7 +368,7 @@ class MinibatchSpan:
             now = torch.addcmul(now, _get_wide(held), c[:, place, None, None], out=to)
         if now is not to:
             to.copy_(now)
-        to.baddbmm_(self.x.mT, h)
+        _add_product_(to, self.x, h, 1.0)
 
     def subtract_points(self, start: Tensor, end: Tensor) -> FormParams:
         rest, _, h, c = self._split(end - start)
@@ -386,6 +386,14 @@ def _get_wide(form_params: FormParams) -> Tensor:
     """Return the weight of the first layer."""
     assert form_params.wide is not None
     return form_params.wide
+
+
+def _add_product_(wide: Tensor, x: Tensor, h: Tensor, share: float) -> None:
+    """Add share x^T h to a weight, as it lies in memory; baddbmm_ loops over the rows of a view."""
+    if wide.is_contiguous():
+        wide.baddbmm_(x.mT, h, alpha=share)
+    else:
+        wide.mT.baddbmm_(h.mT, x, alpha=share)
 
 
 def choose_form(model: Model) -> Form:
