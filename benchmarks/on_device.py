@@ -1,7 +1,7 @@
 """How long one image takes in the runtimes of a device: dense and low-rank models, exported.
 
-    pip install 'otafl[onnx,litert]'
-    python benchmarks/on_device.py > benchmarks/on_device.md
+pip install 'otafl[onnx,litert]'
+python benchmarks/on_device.py > benchmarks/on_device.md
 """
 
 from __future__ import annotations

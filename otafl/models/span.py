@@ -224,7 +224,9 @@ class SpanForm:
     def to_params(self, form_params: FormParams) -> Tensors:
         parts = unflatten(form_params.rest, self.shapes)
         return {
-            name: (_get_wide(form_params) if name == self.first.weight else parts[name]).contiguous()
+            name: (
+                _get_wide(form_params) if name == self.first.weight else parts[name]
+            ).contiguous()
             for name in self.model.shapes
         }
 
