@@ -1,7 +1,7 @@
 """How long one image takes in the runtimes of a device: dense and low-rank models, exported.
 
-    pip install 'otafl[onnx,litert]'
-    python benchmarks/on_device.py > benchmarks/on_device.md
+pip install 'otafl[onnx,litert]'
+python benchmarks/on_device.py > benchmarks/on_device.md
 """
 
 from __future__ import annotations
@@ -76,9 +76,9 @@ def main() -> None:
     torch.set_num_threads(1)
     print("# One image on a device: dense and low-rank models\n")
     print(
-        "Made by `python benchmarks/on_device.py`. Models of random weights are exported, and score one\n"
-        "image on one thread. They take turns. A cell has the median time in microseconds, and the dense\n"
-        "model's time over it, as the median and the middle half of 25 repeats.\n"
+        "Made by `python benchmarks/on_device.py`. Models of random weights are exported, and score\n"
+        "one image on one thread. They take turns. A cell has the median time in microseconds, and\n"
+        "the dense model's time over it, as the median and the middle half of 25 repeats.\n"
     )
     processor = platform.processor() or platform.machine()
     print(f"torch {torch.__version__}, otafl {otafl.__version__}, {processor}, float32\n")
