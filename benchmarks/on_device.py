@@ -76,9 +76,9 @@ def main() -> None:
     torch.set_num_threads(1)
     print("# One image on a device: dense and low-rank models\n")
     print(
-        "Made by `python benchmarks/on_device.py`. Models of random weights are exported, and score one\n"
-        "image on one thread. They take turns. A cell has the median time in microseconds, and the dense\n"
-        "model's time over it, as the median and the middle half of 25 repeats.\n"
+        "Made by `python benchmarks/on_device.py`. Models of random weights are exported, and\n"
+        "score one image on one thread. They take turns. A cell has the median time in µs\n"
+        "and the dense model's time over it, as the median and the middle half of 25 repeats.\n"
     )
     processor = platform.processor() or platform.machine()
     print(f"torch {torch.__version__}, otafl {otafl.__version__}, {processor}, float32\n")

@@ -141,7 +141,7 @@ def draw(rivals: list[Rival], path: Path) -> None:
 def main() -> None:
     args = parse_study_arguments(__doc__, "digital_sums.png")
     ten = [tune(args.results, name, file, rows) for name, file, rows in UPLINKS]
-    many = [tune(args.results, name, f"{file}_50", rows) for name, file, rows in UPLINKS[:3]]
+    many = [tune(args.results, name, f"{file}_50", rows) for name, file, rows in UPLINKS]
     print_study("10 devices", ten, "analogue")
     print_study("50 devices", many, "analogue")
     chosen = [tune(args.results, name, "digital_sums_rules", rows) for name, rows in RULES]

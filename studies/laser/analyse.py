@@ -52,22 +52,27 @@ def main() -> None:
     args = parse_study_arguments(__doc__, "laser.png")
     result, steps = (open_result(args.results, name) for name in ("laser", "laser_long"))
     accuracy = select_at_end(count_diverged(result), "test_accuracy").transpose("zip", "trial")
-    ends = accuracy.values.reshape(len(PAPER), len(POWERS), -1)
+    places = {
+        method: range(len(POWERS) * row, len(POWERS) * (row + 1))
+        for row, method in enumerate(PAPER)
+    }
     print_head(
-        f"Accuracy after 1,500 rounds: mean ± deviation of {ends.shape[2]} trials; step",
+        f"Accuracy after 1,500 rounds: mean ± deviation of {accuracy.sizes['trial']} trials; step",
         *("method", *(f"P = {power:g}" for power in POWERS)),
         *(f"points above {BASE}, P = {power:g}" for power in POWERS),
         *(f"paper, P = {power:g}" for power in POWERS),
     )
-    base = ends[list(PAPER).index(BASE)]
-    for row, (method, paper) in enumerate(PAPER.items()):
-        gains = map(format_points, ends[row], base) if method != BASE else ("", "")
+    for method, own in places.items():
         cells = (
-            f"{format_mean_std(own)}; {choose_step(count_diverged(steps), 2 * row + column)}"
-            for column, own in enumerate(ends[row])
+            f"{format_mean_std(accuracy[at].values)}; {choose_step(count_diverged(steps), at)}"
+            for at in own
         )
-        print_row(method, *cells, *gains, *paper)
-    draw(ends, args.figure)
+        pairs = zip(own, places[BASE], strict=True)
+        gains = (
+            "" if at == base else format_points(accuracy[at], accuracy[base]) for at, base in pairs
+        )
+        print_row(method, *cells, *gains, *PAPER[method])
+    draw(accuracy.values.reshape(len(PAPER), len(POWERS), -1), args.figure)
     print(f"\nfigure: {args.figure}")
 
 
@@ -78,8 +83,8 @@ def draw(ends: np.ndarray, path: Path) -> None:
     for axis, power, values in zip(axes, POWERS, ends.transpose(1, 0, 2), strict=True):
         mean = values.mean(1)
         spread = (mean - values.min(1), values.max(1) - mean)
-        axis.errorbar(list(PAPER), mean, yerr=spread, fmt="o", color="#0072B2", capsize=3)
-        axis.tick_params("x", rotation=20)
+        axis.errorbar(range(len(PAPER)), mean, yerr=spread, fmt="o", color="#0072B2", capsize=3)
+        axis.set_xticks(range(len(PAPER)), list(PAPER), rotation=20, ha="right")
         axis.set(title=f"P = {power:g}")
         axis.grid(alpha=0.3)
     axes[0].set_ylabel("test accuracy (bars: range of trials)")

@@ -60,7 +60,7 @@ def test_tables_that_a_marker_excepts_are_left_out() -> None:
     "page",
     [
         "<!-- table: nowhere -->\n<!-- end table -->\n",
-        "<!-- every table but nowhere -->\n<!-- end -->",
+        "<!-- every table but nowhere -->\n<!-- end -->\n",
     ],
 )
 def test_unknown_tables_are_refused(page: str) -> None:
