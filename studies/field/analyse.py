@@ -11,16 +11,16 @@ import numpy as np
 import xarray as xr
 from matplotlib import pyplot as plt
 
-from otafl.results.end_values import select_final
 from studies.common.looks import TYPE, UPLINKS, compute_half_interval
 from studies.common.tables import (
     command,
     compute_gain,
-    interpolate_at_cost,
+    format_points,
     open_result,
     parse_study_arguments,
     print_head,
     print_row,
+    tune_at_cost,
 )
 
 NAMES = [name for _, names in UPLINKS.values() for name in names]
@@ -33,21 +33,6 @@ SWEPT = ("gbma", "cotaf", "cao_static", "pre_scaler", "FSK-MV, absentees", "REED
 """Uplinks of `studies/field/field_energy.yaml`."""
 DRAINED = ("gbma", "pre_scaler", "FSK-MV, absentees", "REED", "top-k 0.3 %")
 """Uplinks of `studies/field/field_drain.yaml`."""
-
-
-def find_best(ds: xr.Dataset, spent: xr.DataArray, budget: xr.DataArray) -> xr.DataArray:
-    """Test accuracy at each point's best step, [channel, zip, trial], with coordinate `steps`.
-
-    A step at an end of its grid is marked with a star.
-    """
-    step = ds["server_learning_rate"]
-    score = interpolate_at_cost(ds, "validation_accuracy", spent, budget).mean("trial")
-    choice = score.argmax(step.name)
-    ends = (0, step.size - 1)
-    said = [f"{value:g}" + "*" * (place in ends) for place, value in enumerate(step.values)]
-    chosen = interpolate_at_cost(ds, "test_accuracy", spent, budget).isel({step.name: choice})
-    chosen = chosen.assign_coords(steps=(choice.dims, np.array(said)[choice.values]))
-    return chosen.transpose("channel", "zip", "trial")
 
 
 def print_table(title: str, accuracy: xr.DataArray) -> None:
@@ -69,27 +54,20 @@ def print_budgets(ds: xr.Dataset, full_j: float) -> None:
     ----------
     full_j : joules that all devices radiate at full power over the symbols of a run
     """
-    step, found = "server_learning_rate", []
-    for share in SHARES:
-        budget = xr.DataArray(share * full_j)
-        score = interpolate_at_cost(ds, "validation_accuracy", ds["tx_energy_j"], budget)
-        best = score.mean("trial").argmax(step)
-        values = interpolate_at_cost(ds, "test_accuracy", ds["tx_energy_j"], budget)
-        found.append((values.isel({step: best}).transpose("zip", "trial"), best.values))
+    found = [tune_at_cost(ds, ds["tx_energy_j"], xr.DataArray(share * full_j)) for share in SHARES]
     columns = (f"{100 * share:g} % (step)" for share in SHARES)
     print_head(
         "Budgets of energy in the urban cell: accuracy, and points above `pre_scaler`",
-        *("uplink", "radiated in all", *columns),
+        *("uplink", *columns),
     )
-    spent = select_final(ds, "tx_energy_j").mean("trial") / full_j
     for j, name in enumerate(SWEPT):
         cells = []
-        for values, best in found:
-            mean, low, high = 100 * compute_gain(values[j], values[SWEPT.index("pre_scaler")])
-            gain = f" ({mean:+.1f} [{low:+.1f}, {high:+.1f}])" * (name != "pre_scaler")
-            end = "*" * (best[j] in (0, ds.sizes[step] - 1))
-            cells.append(f"{float(values[j].mean()):.3f}{gain} ({ds[step].values[best[j]]:g}{end})")
-        print_row(name, f"{100 * float(spent[j, found[-1][1][j]]):.3g} %", *cells)
+        for values in found:
+            values = values.transpose("zip", "trial")
+            gain = format_points(values[j], values[SWEPT.index("pre_scaler")])
+            gain = f"; {gain}" * (name != "pre_scaler")
+            cells.append(f"{float(values[j].mean()):.3f}{gain}; {values['steps'].values[j]}")
+        print_row(name, *cells)
 
 
 def print_shares(ds: xr.Dataset) -> None:
@@ -126,7 +104,7 @@ def main() -> None:
     figure, axes = plt.subplots(1, 3, figsize=(10, 5.5), layout="constrained", sharey=True)
     marks = ("o", "full", 0.17), ("s", "none", -0.17)
     for (title, budget), (marker, fill, up) in zip(budgets.items(), marks, strict=True):
-        accuracy = find_best(ds, *budget)
+        accuracy = tune_at_cost(ds, *budget).transpose("channel", "zip", "trial")
         print_table(title, accuracy)
         half = compute_half_interval(accuracy)
         style = {"marker": marker, "fillstyle": fill, "ls": "", "ms": 6}
