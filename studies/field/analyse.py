@@ -7,6 +7,8 @@ each at the step that validation data favour there, beside `power: pre_scaler` t
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import xarray as xr
 from matplotlib import pyplot as plt
@@ -16,6 +18,7 @@ from studies.common.tables import (
     command,
     compute_gain,
     format_points,
+    interpolate_at_cost,
     open_result,
     parse_study_arguments,
     print_head,
@@ -33,6 +36,15 @@ SWEPT = ("gbma", "cotaf", "cao_static", "pre_scaler", "FSK-MV, absentees", "REED
 """Uplinks of `studies/field/field_energy.yaml`."""
 DRAINED = ("gbma", "pre_scaler", "FSK-MV, absentees", "REED", "top-k 0.3 %")
 """Uplinks of `studies/field/field_drain.yaml`."""
+
+SIZES = {
+    "field_sizes": ("2,410; 10", "2,410; 50", "2,410; 200", "79,510; 10", "79,510; 50"),
+    "field_sizes_200": ("79,510; 200",),
+    "field_sizes_large": ("1,593,810; 10",),
+    "field_sizes_cell": ("2,410; 10", "2,410; 50", "79,510; 10", "79,510; 50"),
+}
+"""Parameters and devices of each five rows of the scenarios of other sizes."""
+SIZED = ("ci", "cao_static", "pre_scaler", "REED", "packets")
 
 
 def print_table(title: str, accuracy: xr.DataArray) -> None:
@@ -74,22 +86,40 @@ def print_shares(ds: xr.Dataset) -> None:
     """Print what share of the devices' drain is radiated, on phones."""
     last = ds.isel(round=-1).mean("trial")
     drain = last["device_energy_j"].sum("cause")
-    names = "Rayleigh, 100 mW", "urban cell, 1 mW"
     print_head(
         "Share of the phones' drain that is radiated",
-        *(
-            "uplink",
-            *(f"{name}: {what}" for name in names for what in ("mJ a round", "% of drain")),
-        ),
+        "uplink",
+        "Rayleigh, 100 mW",
+        "urban cell, 1 mW",
     )
-    rounds = int(ds["round"].max())
+    shares = 100 * last["tx_energy_j"] / drain
     for j, name in enumerate(DRAINED):
-        cells = []
-        for i in range(len(names)):
-            joules = float(last["tx_energy_j"].isel(channel=i, zip=j))
-            share = 100 * joules / float(drain.isel(channel=i, zip=j))
-            cells += [f"{1000 * joules / rounds:.2g}", f"{share:.2g}"]
-        print_row(name, *cells)
+        print_row(name, *(f"{float(share):.2g} %" for share in shares.isel(zip=j)))
+
+
+def print_sizes(results: Path) -> None:
+    """Print accuracies of other models and numbers of devices at 20 channel uses a parameter."""
+    title = "Other sizes: accuracy of `pre_scaler`; points above it; step"
+    print_head(title, "parameters; devices", *sorted(SIZED, key="pre_scaler".__ne__))
+    for name, cells in SIZES.items():
+        ds = open_result(results, name)
+        for i, cell in enumerate(cells):
+            some = ds.isel(zip=slice(5 * i, 5 * i + 5))
+            budget = xr.DataArray(20.0 * int(cell.split(";")[0].replace(",", "")))
+            spent = some["uplink_symbols"]
+            values = interpolate_at_cost(some, "test_accuracy", spent, budget)
+            base = values.isel(zip=SIZED.index("pre_scaler"))
+            said = {}
+            for uplink, one in zip(SIZED, values.transpose("zip", "trial"), strict=True):
+                step = f"{float(one['server_learning_rate']):g}"
+                step += "*" * (step in ("0.3", "27"))
+                mean = f"{float(one.mean()):.3f}"
+                said[uplink] = (
+                    f"{mean if uplink == 'pre_scaler' else format_points(one, base)}; {step}"
+                )
+            print_row(
+                cell + ", cell" * name.endswith("cell"), said.pop("pre_scaler"), *said.values()
+            )
 
 
 def main() -> None:
@@ -124,6 +154,7 @@ def main() -> None:
     cell = most.isel(channel=CHANNELS.index("urban cell, 1 mW"))
     print_budgets(open_result(args.results, "field_energy"), float(cell["tx_energy_j"]))
     print_shares(open_result(args.results, "field_drain"))
+    print_sizes(args.results)
     print(f"\nfigure: {args.figure}")
 
 

@@ -73,7 +73,7 @@ def list_curves(swept: xr.DataArray, single: xr.DataArray) -> list[Curve]:
         Curve("gbma", "delay", "rs-", delays, delayed[1]),
         Curve("pre_scaler", "pilots", "go-", pilots, rows[:, 10:15]),
         Curve("gbma", "pilots", "rs-", pilots, rows[:, 15:20]),
-        Curve("gbma, short blocks", "pilots", "rs:", pilots[:4], rows[:, 20:24], slice(2, 4)),
+        Curve("gbma, short blocks", "pilots", "", (1, 4, 16, 64), rows[:, 20:24], slice(2, 4)),
     ]
 
 
@@ -84,16 +84,17 @@ def write_points(accuracy: xr.DataArray, base: xr.DataArray) -> str:
 
 
 def print_points(over: str, title: str, curves: list[Curve], single: xr.DataArray) -> None:
-    """Print a table of points above the better of both rivals, a row for each uplink and SNR."""
-    shown = curves[0].at
+    """Print points above the better of both rivals, a row for each uplink, with both SNRs."""
+    shown = [at for at in curves[0].at if at != 30]  # as without error
     print_head(f"By {LABELS[over]}, at {title}", "uplink", *(f"{at:g}" for at in shown))
     for one in curves:
-        for j, snr in enumerate(SNRS):
-            rivals = single[j, one.rivals]
-            base = rivals[int(rivals.mean("trial").argmax("zip"))]
-            values = dict(zip(one.at, one.accuracy[j], strict=False))
-            cells = (write_points(values[at], base) if at in values else "" for at in shown)
-            print_row(f"{one.name}, {snr}", *cells)
+        rivals = single[:, one.rivals]
+        base = rivals.isel(zip=rivals.mean("trial").argmax("zip"))
+        cells = {
+            at: ", ".join(write_points(value, base[j]) for j, value in enumerate(values))
+            for at, values in zip(one.at, one.accuracy.transpose("at", ...), strict=True)
+        }
+        print_row(one.name, *(cells.get(at, "") for at in shown))
 
 
 def draw(axes: np.ndarray, curves: list[Curve], single: xr.DataArray) -> None:
@@ -107,7 +108,8 @@ def draw(axes: np.ndarray, curves: list[Curve], single: xr.DataArray) -> None:
                 axis.errorbar(one.at, mean, half, fmt=one.style, ms=4, label=one.name)
             axis.set(title=snr, xlabel=LABELS[over], ylim=(0, 1))
             axis.grid(alpha=0.3)
-        axes[j, 2].set_xscale("log", base=4)
+        axes[j, 2].set(xscale="log", xticks=(1, 4, 16, 64, 256), xticklabels=(1, 4, 16, 64, 256))
+        axes[j, 2].minorticks_off()
         axes[j, 0].set_ylabel("test accuracy")
 
 
@@ -121,13 +123,15 @@ def main() -> None:
         curves = list_curves(find_best(phase, share), single)
         columns = (f"{rival}, {snr}" for rival in RIVALS for snr in SNRS)
         print_head(f"Without phase, at {title}: accuracy, step", "blocks", *columns)
-        for first, blocks in ((0, "whole"), (2, "short")):
+        for first, blocks in ((0, "whole"), (2, "short"))[: 1 + (share == 1)]:
             cells = [single[j, first + i] for i in range(2) for j in range(2)]
             print_row(blocks, *(f"{float(one.mean()):.3f}, {one['steps'].values}" for one in cells))
         for over in LABELS:
             some = [one for one in curves if one.over == over]
-            if share < 1:  # the main curves only
-                some = [one for one in some if "," not in one.name and over != "delay"]
+            if share < 1:
+                some = [
+                    one for one in some if one.name in ("pre_scaler", "gbma") and over != "delay"
+                ]
             if some:
                 print_points(over, title, some, single)
         if share == 1:
