@@ -7,8 +7,6 @@ each at the step that validation data favour there, beside `power: pre_scaler` t
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import xarray as xr
 from matplotlib import pyplot as plt
@@ -37,13 +35,8 @@ SWEPT = ("gbma", "cotaf", "cao_static", "pre_scaler", "FSK-MV, absentees", "REED
 DRAINED = ("gbma", "pre_scaler", "FSK-MV, absentees", "REED", "top-k 0.3 %")
 """Uplinks of `studies/field/field_drain.yaml`."""
 
-SIZES = {
-    "field_sizes": ("2,410; 10", "2,410; 50", "2,410; 200", "79,510; 10", "79,510; 50"),
-    "field_sizes_200": ("79,510; 200",),
-    "field_sizes_large": ("1,593,810; 10",),
-    "field_sizes_cell": ("2,410; 10", "2,410; 50", "79,510; 10", "79,510; 50"),
-}
-"""Parameters and devices of each five rows of the scenarios of other sizes."""
+SIZES = ("2,410; 10", "2,410; 50", "2,410; 200", "79,510; 10", "79,510; 50", "1,593,810; 10")
+"""Parameters; devices of each five rows of `field_sizes.yaml`, then of `field_sizes_large.yaml`."""
 SIZED = ("ci", "cao_static", "pre_scaler", "REED", "packets")
 
 
@@ -97,29 +90,22 @@ def print_shares(ds: xr.Dataset) -> None:
         print_row(name, *(f"{float(share):.2g} %" for share in shares.isel(zip=j)))
 
 
-def print_sizes(results: Path) -> None:
+def print_sizes(ds: xr.Dataset, large: xr.Dataset) -> None:
     """Print accuracies of other models and numbers of devices at 20 channel uses a parameter."""
-    title = "Other sizes: accuracy of `pre_scaler`; points above it; step"
-    print_head(title, "parameters; devices", *sorted(SIZED, key="pre_scaler".__ne__))
-    for name, cells in SIZES.items():
-        ds = open_result(results, name)
-        for i, cell in enumerate(cells):
-            some = ds.isel(zip=slice(5 * i, 5 * i + 5))
-            budget = xr.DataArray(20.0 * int(cell.split(";")[0].replace(",", "")))
-            spent = some["uplink_symbols"]
-            values = interpolate_at_cost(some, "test_accuracy", spent, budget)
-            base = values.isel(zip=SIZED.index("pre_scaler"))
-            said = {}
-            for uplink, one in zip(SIZED, values.transpose("zip", "trial"), strict=True):
-                step = f"{float(one['server_learning_rate']):g}"
-                step += "*" * (step in ("0.3", "27"))
-                mean = f"{float(one.mean()):.3f}"
-                said[uplink] = (
-                    f"{mean if uplink == 'pre_scaler' else format_points(one, base)}; {step}"
-                )
-            print_row(
-                cell + ", cell" * name.endswith("cell"), said.pop("pre_scaler"), *said.values()
-            )
+    title = "Other sizes at -10 dB: accuracy; points above `pre_scaler`; step"
+    print_head(title, "parameters; devices", *SIZED)
+    base = SIZED.index("pre_scaler")
+    for i, cell in enumerate(SIZES):
+        some = large if i == 5 else ds.isel(zip=slice(5 * i, 5 * i + 5))
+        budget = xr.DataArray(20.0 * int(cell.split(";")[0].replace(",", "")))
+        values = interpolate_at_cost(some, "test_accuracy", some["uplink_symbols"], budget)
+        values = values.transpose("zip", "trial")
+        cells = []
+        for j, one in enumerate(values):
+            step = f"{float(one['server_learning_rate']):g}"
+            gain = f"{format_points(one, values[base])}; " * (j != base)
+            cells.append(f"{float(one.mean()):.3f}; {gain}{step}" + "*" * (step in ("0.3", "27")))
+        print_row(cell, *cells)
 
 
 def main() -> None:
@@ -154,7 +140,7 @@ def main() -> None:
     cell = most.isel(channel=CHANNELS.index("urban cell, 1 mW"))
     print_budgets(open_result(args.results, "field_energy"), float(cell["tx_energy_j"]))
     print_shares(open_result(args.results, "field_drain"))
-    print_sizes(args.results)
+    print_sizes(*(open_result(args.results, name) for name in ("field_sizes", "field_sizes_large")))
     print(f"\nfigure: {args.figure}")
 
 
