@@ -103,7 +103,8 @@ def print_sizes(ds: xr.Dataset, large: xr.Dataset) -> None:
         cells = []
         for j, one in enumerate(values):
             step = f"{float(one['server_learning_rate']):g}"
-            gain = f"{format_points(one, values[base])}; " * (j != base)
+            mean, _, high = 100 * compute_gain(one, values[base])
+            gain = f"{mean:+.1f}±{high - mean:.1f}; " * (j != base)
             cells.append(f"{float(one.mean()):.3f}; {gain}{step}" + "*" * (step in ("0.3", "27")))
         print_row(cell, *cells)
 
