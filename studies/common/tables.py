@@ -239,6 +239,21 @@ def interpolate_at_cost(
     return read_at.where(select_final(ds, name).notnull(), guess)
 
 
+def tune_at_cost(ds: xr.Dataset, spent: xr.DataArray, budget: xr.DataArray) -> xr.DataArray:
+    """Test accuracy where so much has been spent, of each point's best server's step on validation
+    data, with coordinate `steps`: the step, and a star at an end of its grid.
+    """
+    step = ds["server_learning_rate"]
+    choice = (
+        interpolate_at_cost(ds, "validation_accuracy", spent, budget)
+        .mean("trial")
+        .argmax(step.name)
+    )
+    said = [f"{value:g}" + "*" * (i in (0, step.size - 1)) for i, value in enumerate(step.values)]
+    chosen = interpolate_at_cost(ds, "test_accuracy", spent, budget).isel({step.name: choice})
+    return chosen.assign_coords(steps=(choice.dims, np.array(said)[choice.values]))
+
+
 def draw_panels(
     ds: xr.Dataset, pairs: Sequence[tuple[str, str]], path: Path, line: float | None = None
 ) -> None:

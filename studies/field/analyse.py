@@ -11,16 +11,17 @@ import numpy as np
 import xarray as xr
 from matplotlib import pyplot as plt
 
-from otafl.results.end_values import select_final
 from studies.common.looks import TYPE, UPLINKS, compute_half_interval
 from studies.common.tables import (
     command,
     compute_gain,
+    format_points,
     interpolate_at_cost,
     open_result,
     parse_study_arguments,
     print_head,
     print_row,
+    tune_at_cost,
 )
 
 NAMES = [name for _, names in UPLINKS.values() for name in names]
@@ -34,20 +35,9 @@ SWEPT = ("gbma", "cotaf", "cao_static", "pre_scaler", "FSK-MV, absentees", "REED
 DRAINED = ("gbma", "pre_scaler", "FSK-MV, absentees", "REED", "top-k 0.3 %")
 """Uplinks of `studies/field/field_drain.yaml`."""
 
-
-def find_best(ds: xr.Dataset, spent: xr.DataArray, budget: xr.DataArray) -> xr.DataArray:
-    """Test accuracy at each point's best step, [channel, zip, trial], with coordinate `steps`.
-
-    A step at an end of its grid is marked with a star.
-    """
-    step = ds["server_learning_rate"]
-    score = interpolate_at_cost(ds, "validation_accuracy", spent, budget).mean("trial")
-    choice = score.argmax(step.name)
-    ends = (0, step.size - 1)
-    said = [f"{value:g}" + "*" * (place in ends) for place, value in enumerate(step.values)]
-    chosen = interpolate_at_cost(ds, "test_accuracy", spent, budget).isel({step.name: choice})
-    chosen = chosen.assign_coords(steps=(choice.dims, np.array(said)[choice.values]))
-    return chosen.transpose("channel", "zip", "trial")
+SIZES = ("2,410; 10", "2,410; 50", "2,410; 200", "79,510; 10", "79,510; 50", "1,593,810; 10")
+"""Parameters; devices of each five rows of `field_sizes.yaml`, then of `field_sizes_large.yaml`."""
+SIZED = ("ci", "cao_static", "pre_scaler", "REED", "packets")
 
 
 def print_table(title: str, accuracy: xr.DataArray) -> None:
@@ -69,49 +59,54 @@ def print_budgets(ds: xr.Dataset, full_j: float) -> None:
     ----------
     full_j : joules that all devices radiate at full power over the symbols of a run
     """
-    step, found = "server_learning_rate", []
-    for share in SHARES:
-        budget = xr.DataArray(share * full_j)
-        score = interpolate_at_cost(ds, "validation_accuracy", ds["tx_energy_j"], budget)
-        best = score.mean("trial").argmax(step)
-        values = interpolate_at_cost(ds, "test_accuracy", ds["tx_energy_j"], budget)
-        found.append((values.isel({step: best}).transpose("zip", "trial"), best.values))
+    found = [tune_at_cost(ds, ds["tx_energy_j"], xr.DataArray(share * full_j)) for share in SHARES]
     columns = (f"{100 * share:g} % (step)" for share in SHARES)
     print_head(
         "Budgets of energy in the urban cell: accuracy, and points above `pre_scaler`",
-        *("uplink", "radiated in all", *columns),
+        *("uplink", *columns),
     )
-    spent = select_final(ds, "tx_energy_j").mean("trial") / full_j
     for j, name in enumerate(SWEPT):
         cells = []
-        for values, best in found:
-            mean, low, high = 100 * compute_gain(values[j], values[SWEPT.index("pre_scaler")])
-            gain = f" ({mean:+.1f} [{low:+.1f}, {high:+.1f}])" * (name != "pre_scaler")
-            end = "*" * (best[j] in (0, ds.sizes[step] - 1))
-            cells.append(f"{float(values[j].mean()):.3f}{gain} ({ds[step].values[best[j]]:g}{end})")
-        print_row(name, f"{100 * float(spent[j, found[-1][1][j]]):.3g} %", *cells)
+        for values in found:
+            values = values.transpose("zip", "trial")
+            gain = format_points(values[j], values[SWEPT.index("pre_scaler")])
+            gain = f"; {gain}" * (name != "pre_scaler")
+            cells.append(f"{float(values[j].mean()):.3f}{gain}; {values['steps'].values[j]}")
+        print_row(name, *cells)
 
 
 def print_shares(ds: xr.Dataset) -> None:
     """Print what share of the devices' drain is radiated, on phones."""
     last = ds.isel(round=-1).mean("trial")
     drain = last["device_energy_j"].sum("cause")
-    names = "Rayleigh, 100 mW", "urban cell, 1 mW"
     print_head(
         "Share of the phones' drain that is radiated",
-        *(
-            "uplink",
-            *(f"{name}: {what}" for name in names for what in ("mJ a round", "% of drain")),
-        ),
+        "uplink",
+        "Rayleigh, 100 mW",
+        "urban cell, 1 mW",
     )
-    rounds = int(ds["round"].max())
+    shares = 100 * last["tx_energy_j"] / drain
     for j, name in enumerate(DRAINED):
+        print_row(name, *(f"{float(share):.2g} %" for share in shares.isel(zip=j)))
+
+
+def print_sizes(ds: xr.Dataset, large: xr.Dataset) -> None:
+    """Print accuracies of other models and numbers of devices at 20 channel uses a parameter."""
+    title = "Other sizes at -10 dB: accuracy; points above `pre_scaler`; step"
+    print_head(title, "parameters; devices", *SIZED)
+    base = SIZED.index("pre_scaler")
+    for i, cell in enumerate(SIZES):
+        some = large if i == 5 else ds.isel(zip=slice(5 * i, 5 * i + 5))
+        budget = xr.DataArray(20.0 * int(cell.split(";")[0].replace(",", "")))
+        values = interpolate_at_cost(some, "test_accuracy", some["uplink_symbols"], budget)
+        values = values.transpose("zip", "trial")
         cells = []
-        for i in range(len(names)):
-            joules = float(last["tx_energy_j"].isel(channel=i, zip=j))
-            share = 100 * joules / float(drain.isel(channel=i, zip=j))
-            cells += [f"{1000 * joules / rounds:.2g}", f"{share:.2g}"]
-        print_row(name, *cells)
+        for j, one in enumerate(values):
+            step = f"{float(one['server_learning_rate']):g}"
+            mean, _, high = 100 * compute_gain(one, values[base])
+            gain = f"{mean:+.1f}±{high - mean:.1f}; " * (j != base)
+            cells.append(f"{float(one.mean()):.3f}; {gain}{step}" + "*" * (step in ("0.3", "27")))
+        print_row(cell, *cells)
 
 
 def main() -> None:
@@ -126,7 +121,7 @@ def main() -> None:
     figure, axes = plt.subplots(1, 3, figsize=(10, 5.5), layout="constrained", sharey=True)
     marks = ("o", "full", 0.17), ("s", "none", -0.17)
     for (title, budget), (marker, fill, up) in zip(budgets.items(), marks, strict=True):
-        accuracy = find_best(ds, *budget)
+        accuracy = tune_at_cost(ds, *budget).transpose("channel", "zip", "trial")
         print_table(title, accuracy)
         half = compute_half_interval(accuracy)
         style = {"marker": marker, "fillstyle": fill, "ls": "", "ms": 6}
@@ -146,6 +141,7 @@ def main() -> None:
     cell = most.isel(channel=CHANNELS.index("urban cell, 1 mW"))
     print_budgets(open_result(args.results, "field_energy"), float(cell["tx_energy_j"]))
     print_shares(open_result(args.results, "field_drain"))
+    print_sizes(*(open_result(args.results, name) for name in ("field_sizes", "field_sizes_large")))
     print(f"\nfigure: {args.figure}")
 
 
