@@ -93,6 +93,15 @@ MARKED = {
 CASES = ("zip", "batch_size", "device_count", "c1", "rank")
 """Dims of cases, in the order in which they are named."""
 WEIGHTS = ("c1 = 0.006", "c1 = 0.06", "c1 = 0.6", "mu = 3", "mu = 0.3")
+ARMS = {
+    "exact product": "fedrlr_fig8_steps",
+    "exact product, c1 = 0.9": "fedrlr_fig8_steps",
+    "coded product": "fedrlr_fig8_steps",
+    "coded product, c1 = 0.9": "fedrlr_fig8_steps",
+    "the whole model (FedAvg)": "fedrlr_fig8_steps_rivals",
+    "FedRLR+": "fedrlr_fig8_steps_rivals",
+}
+"""What the server computes free of error -> the result, by place in its sweep."""
 UPLINKS = ("GBMA, 0 dB", "GBMA, 25 dB", "CI (tci), 25 dB")
 
 
@@ -143,8 +152,8 @@ def draw_readings(
         cells = [f"{mflops:.1f}"]
         for one in found:
             last, local = int(one["final_round"]), one["local_test_accuracy"]
-            cells += [format_at_round(local, t) for t in (75, last)]
-        print_row(case, *cells, format_at_round(one["test_accuracy"], last))
+            cells.append(format_at_round(local, last))
+        print_row(case, *cells)
     figure, axes = plt.subplots(1, 3, figsize=(13, 4.8), layout="constrained", sharey=True)
     for reading, (axis, name) in enumerate(zip(axes, READINGS, strict=True)):
         longest = max(int(found[reading]["final_round"]) for _, found in cases)
@@ -175,8 +184,7 @@ def print_benchmark(results: Path, figures: Path) -> None:
 
 
 def draw_figures_5_to_7(results: Path, figures: Path) -> None:
-    columns = (f"{reading}: local, {at}" for reading in SHORT for at in ("75", "last"))
-    print_head("Figs. 5 to 7", "case", "Mflop of 40 steps", *columns, f"{SHORT[-1]}: global, last")
+    print_head("Figs. 5 to 7: local models", "case", "Mflop of 40 steps", *SHORT)
     ten_devices = open_result(results, "fedrlr_fig5_steps").sel(batch_size=6)
     ten_devices = ten_devices.sel(round=slice(0, 200)).assign_coords(final_round=200)
     for number, dim, name in ((5, "batch_size", "D_m = {}"), (6, "device_count", "K = {}")):
@@ -292,6 +300,26 @@ def draw_symbols_and_accuracy(
     figure.savefig(path, dpi=150)
 
 
+def print_steps(results: Path, figures: Path) -> None:
+    """Print global models after one local step a round, at the steps of best validation."""
+    scales = {"raw": "pixels to 255", "unit": "pixels to 1"}
+    heads = (f"{word}{end}" for word in scales.values() for end in ("", ", local", ", step"))
+    print_head("One local step: global models after 75 rounds, ten trials", "server", *heads)
+    places: dict[str, int] = {}
+    for arm, file in ARMS.items():
+        ds = open_result(results, file).sel(round=75)
+        places[file] = place = places.get(file, -1) + 1
+        one, cells = ds.isel(algorithm=place), []
+        for scale in scales:
+            here = one.isel(zip=one["pixel_scale"].values == scale)
+            best = here.isel(zip=int(here["validation_accuracy"].mean("trial").argmax("zip")))
+            step = float(best["q"]) / 1000 if "q" in best.coords else float(best["learning_rate"])
+            both = (best[name].values for name in ("test_accuracy", "local_test_accuracy"))
+            cells += [format_mean_std(v) if np.isfinite(v).all() else "" for v in both]
+            cells.append(f"{step:g}")
+        print_row(arm, *cells)
+
+
 def print_diverged(results: Path, figures: Path) -> None:
     """Count the trials that the other tables contain as a guess."""
     print_head("Trials that diverged", "experiment", "case", "diverged")
@@ -360,6 +388,7 @@ def main() -> None:
         print_benchmark,
         draw_figures_5_to_7,
         draw_figure_8_and_table_2,
+        print_steps,
         draw_figure_9,
         print_global_model,
         print_diverged,

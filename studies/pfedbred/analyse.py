@@ -301,18 +301,13 @@ def print_deviations(results: Path, name: str, title: str, model: str) -> dict[s
 
 
 def print_figure_6(results: Path, figures: Path) -> None:
-    print_grid(results, "pfedbred_fig6", "MCLR", "pfedbred_table1_mclr")
-    print_grid(results, "pfedbred_fig6_dnn", "DNN", "pfedbred_table1_dnn_200")
-
-
-def print_grid(results: Path, name: str, model: str, others: str) -> None:
     """Accuracy by penalty and eta, and training alone in the same trials."""
-    ds = count_diverged(open_result(results, name), to_last_round=True)
+    ds = count_diverged(open_result(results, "pfedbred_fig6"), to_last_round=True)
     etas, trials, last = ds["eta"].values, ds.sizes["trial"], int(ds["round"].max())
-    alone = select_point(open_result(results, others), "local_only", False)
+    alone = select_point(open_result(results, "pfedbred_table1_mclr"), "local_only", False)
     assert alone is not None
     alone = alone[PERSONAL].sel(round=last).isel(trial=slice(trials))
-    ended = f"{model}, {last} rounds, {trials} trial{'s' * (trials > 1)}"
+    ended = f"MCLR, {last} rounds, {trials} trials"
     for letter, values in (("G", ds[GLOBAL]), ("P", ds[PERSONAL])):
         print_head(f"Fig. 6: mh, {letter}, {ended}", "lambda", *(f"eta = {eta:g}" for eta in etas))
         for weight in ds["penalty"].values:

@@ -1,11 +1,11 @@
 """Which personalised methods survive a fading uplink: points above training alone by method, power
 policy, channel knowledge and SNR, at the steps that are best on validation data.
 
-    otafl sweep studies/personal_fading/personal_fading.yaml
-    otafl sweep studies/personal_fading/personal_fading_own_steps.yaml
-    otafl sweep studies/personal_fading/personal_fading_own_steps_ends.yaml
-    otafl sweep studies/personal_fading/personal_fading_server.yaml
-    python -m studies.personal_fading.analyse [results] [--figure personal_fading.png]
+    otafl sweep studies/personal/personal_fading.yaml
+    otafl sweep studies/personal/personal_fading_own_steps.yaml
+    otafl sweep studies/personal/personal_fading_own_steps_ends.yaml
+    otafl sweep studies/personal/personal_fading_server.yaml
+    python -m studies.personal.fading [results] [--figure personal_fading.png]
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ OWN_STEPS = ("personal_fading_own_steps", "personal_fading_own_steps_ends")
 OWN = "personal_learning_rate"
 ENDS = ("end_round", "stop_round", "diverged_round")
 """How trials end."""
-TOLD = [-60, -40, -30, 10]
-"""SNRs of the tables [dB]; the figure has one more."""
+TOLD = [-40, -30, 10]
+"""SNRs of the tables [dB]; the figure has two more."""
 USUAL = 0.2
 """The own step of APFL and FedRep in the first result."""
 ABOVE = "points above training alone, ± half the 95 % interval"
