@@ -17,7 +17,7 @@ from otafl.factorised import lowrank
 
 
 class ExactProduct(FedRLR):
-    """FedRLR with an exact sum of products, for `transport: ideal` and devices that all take part."""
+    """FedRLR with an exact sum of products, for `transport: ideal` and full participation."""
 
     payload: ClassVar = PayloadKind("each", is_increment=False)
 

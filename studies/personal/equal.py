@@ -25,10 +25,12 @@ from studies.common.tables import (
     print_row,
 )
 
-TUNING = ("personal_equal_steps", "personal_equal_steps_each", "personal_equal_ends")
-FINAL = ("personal_equal", "personal_equal_each")
+TUNING = (
+    *("personal_equal_steps", "personal_equal_steps_each"),
+    *("personal_equal_ends", "personal_equal_ends_each"),
+)
+FINAL = ("personal_equal",)
 BASE = "fedavg, fine-tuned"
-ALONE = "local_only"
 UPLINKS = {"ideal": "ideal", "over_the_air": "-20 dB"}
 NAMES = {"fedavg": BASE, "share_a": "adapters, B personal", "both": "adapters, fine-tuned"}
 SHORT = {"learning_rate": "step", "personal_learning_rate": "own", "factor_learning_rate": "step"}
@@ -39,11 +41,13 @@ Cells = dict[tuple[str, str], list[xr.Dataset]]
 
 
 def read_settings(point: xr.Dataset) -> dict[str, float]:
-    """Read the numbers among the settings of a point, with the step of fine-tuning if it has any."""
+    """Read the numbers among the settings of a point, those that decide how it learns."""
     found = re.findall(r"(\w+)=([\d.e-]+)", str(point["algorithm"].values))
-    settings = {SHORT.get(key, key): float(value) for key, value in found}
-    steps = float(point["fine_tune_steps"])
-    return settings | ({"tuning": float(point["fine_tune_learning_rate"])} if steps else {})
+    settings = {SHORT.get(key, key): float(v) for key, v in found if key != "prox_steps"}
+    settings["local steps"] = float(point["local_steps"])
+    if float(point["fine_tune_steps"]):
+        settings["tuning"] = float(point["fine_tune_learning_rate"])
+    return settings
 
 
 def list_cells(results: Path, files: tuple[str, ...]) -> Cells:
@@ -56,10 +60,9 @@ def list_cells(results: Path, files: tuple[str, ...]) -> Cells:
             label = str(point["algorithm"].values)
             word = re.search(r"mode=(\w+)", label)
             name = word[1] if word else label.partition("(")[0]
-            for uplink in ds["transport"].values:
-                one = point.sel(transport=uplink)
-                if one["final_round"].notnull():
-                    cells.setdefault((NAMES.get(name, name), str(uplink)), []).append(one)
+            for uplink in np.atleast_1d(point["transport"].values):
+                one = point.sel(transport=uplink) if "transport" in point.dims else point
+                cells.setdefault((NAMES.get(name, name), str(uplink)), []).append(one)
     return cells
 
 
@@ -83,55 +86,47 @@ def choose(points: list[xr.Dataset]) -> tuple[dict[str, float], str]:
     return best, ", ".join(said)
 
 
-def count_joules(point: xr.Dataset) -> tuple[float, float]:
-    """Count the joules of computing and of radiating of all devices, means over trials."""
-    joules = select_at_end(point, "device_energy_j")
-    joules = joules.sum("device") if "device" in joules.dims else joules
-    return tuple(float(joules.sel(cause=one).mean()) for one in ("compute", "transmit"))
-
-
 def main() -> None:
     args = parse_study_arguments(__doc__, "personal_equal.png")
     tuning, final = (list_cells(args.results, files) for files in (TUNING, FINAL))
     chosen = {cell: choose(points) for cell, points in tuning.items()}
-    found = {
-        cell: next(one for one in points if read_settings(one) == chosen[cell][0])
-        for cell, points in final.items()
-    }
+    found = {cell: points[0] for cell, points in final.items()}
     own = {cell: read_accuracy(point, "test") for cell, point in found.items()}
     order = sorted({name for name, _ in own}, key=lambda name: -float(own[name, "ideal"].mean()))
-    columns = ("accuracy", f"minus {BASE}", f"minus {ALONE}", "global model", "chosen")
-    for uplink, word in UPLINKS.items():
-        majority = float(found[BASE, uplink]["majority_accuracy"].mean())
-        print_head(f"Uplink: {word}; majority class {majority:.1%}", "personal model", *columns)
-        for name in order:
-            cell = name, uplink
-            if cell not in own:
-                continue
-            bases = own[BASE, uplink], own[ALONE, "ideal"]
-            gains = (compute_gain(own[cell], base) for base in bases)
-            said = [f"{mean:+.1f} [{low:+.1f}, {high:+.1f}]" for mean, low, high in gains]
-            common = 100 * float(select_end_total(found[cell], "test_accuracy").mean())
-            common_said = f"{common:.1f}" if np.isfinite(common) else ""
-            print_row(name, f"{float(own[cell].mean()):.1f}", *said, common_said, chosen[cell][1])
-    print_head("Spent by a device", "method", "gradients", "rounds", "uses, million", "joules")
-    for name in order:
-        point = found[name, "ideal"]
-        uses = float(select_at_end(point, "uplink_symbols").mean()) / 1e6
-        rounds = float(point["final_round"])
-        print_row(name, rounds, f"{uses:.2f}", *(f"{one:.2f}" for one in count_joules(point)))
+    print_head(
+        "Equal gradients and channel uses",
+        *("personal model", "ideal, %", f"minus {BASE}", "-20 dB, %", f"minus {BASE}"),
+        *("global, %", "rounds", "uses, 10^6", "joules", "chosen: ideal; -20 dB"),
+    )
     plt.rcParams.update(TYPE | {"axes.grid": True, "grid.alpha": 0.3})
     figure, axis = plt.subplots(figsize=(10, 6), layout="constrained")
-    for shift, colour, (uplink, word) in zip((0.12, -0.12), ("C0", "C3"), UPLINKS.items()):
-        there = [name for name in order if (name, uplink) in own and name != BASE]
-        gains = np.array([compute_gain(own[name, uplink], own[BASE, uplink]) for name in there])
-        places = [-order.index(name) + shift for name in there]
-        error = (gains[:, 0] - gains[:, 1], gains[:, 2] - gains[:, 0])
-        axis.errorbar(gains[:, 0], places, xerr=error, fmt="o", color=colour, capsize=3, label=word)
+    for place, name in enumerate(order):
+        cells, settings = [], []
+        for turn, uplink in enumerate(UPLINKS):
+            if (name, uplink) not in own:
+                cells += ["", ""]
+                continue
+            mean, low, high = compute_gain(own[name, uplink], own[BASE, uplink])
+            cells.append(f"{float(own[name, uplink].mean()):.1f}")
+            cells.append(f"{mean:+.1f} [{low:+.1f}, {high:+.1f}]")
+            assert read_settings(found[name, uplink]) == chosen[name, uplink][0]
+            settings.append(chosen[name, uplink][1])
+            error = [[mean - low], [high - mean]]
+            label = UPLINKS[uplink] if name == BASE else None
+            at = 0.12 - 0.24 * turn - place
+            axis.errorbar(mean, at, xerr=error, fmt=f"oC{3 * turn}", capsize=3, label=label)
+        last = found[name, uplink if (name, uplink) in own else "ideal"]
+        common = 100 * float(select_end_total(last, "test_accuracy").mean())
+        uses = float(select_at_end(last, "uplink_symbols").mean()) / 1e6
+        joules = select_at_end(last, "device_energy_j").sel(cause=["compute", "transmit"])
+        of_all = joules.sum([dim for dim in joules.dims if dim == "device"]).mean("trial")
+        cells += ["" if np.isnan(common) else f"{common:.1f}", f"{int(last['final_round'])}"]
+        cells += [f"{uses:.2f}", " + ".join(f"{one:.2f}" for one in of_all.values)]
+        print_row(name, *cells, "; ".join(dict.fromkeys(settings)))
     axis.set_yticks([-place for place in range(len(order))], order)
     axis.axvline(0, color="black", lw=1)
     axis.set(xlabel=f"points above {BASE}, 95 % interval over trials")
-    axis.legend(title="uplink")
+    axis.legend(title="uplink", loc="lower left")
     figure.savefig(args.figure, dpi=100)
 
 
