@@ -34,7 +34,7 @@ from studies.common.tables import (
     print_head,
     print_row,
 )
-from studies.fedrlr.compression import FACTORS, OF_ONE_RATIO, draw_figure_9
+from studies.fedrlr.compression import draw_figure_9
 from studies.fedrlr.shared import format_at_round, list_models, open_result, tidy
 
 READINGS = ("as printed", "1/K on the penalty alone", "that and 40 local steps")
@@ -90,18 +90,16 @@ MARKED = {
     "P": "FedRLR, local models",
     "X": "FedRLR+",
 }
-CASES = ("zip", "batch_size", "device_count", "c1", "rank")
-"""Dims of cases, in the order in which they are named."""
 WEIGHTS = ("c1 = 0.006", "c1 = 0.06", "c1 = 0.6", "mu = 3", "mu = 0.3")
 ARMS = {
-    "exact product": "fedrlr_fig8_steps",
-    "exact product, c1 = 0.9": "fedrlr_fig8_steps",
-    "coded product": "fedrlr_fig8_steps",
-    "coded product, c1 = 0.9": "fedrlr_fig8_steps",
-    "the whole model (FedAvg)": "fedrlr_fig8_steps_rivals",
-    "FedRLR+": "fedrlr_fig8_steps_rivals",
+    "exact product": ("fedrlr_fig8_steps", 0),
+    "exact product, c1 = 0.9": ("fedrlr_fig8_steps", 1),
+    "coded product": ("fedrlr_fig8_steps", 2),
+    "coded product, c1 = 0.9": ("fedrlr_fig8_steps", 3),
+    "the whole model (FedAvg)": ("fedrlr_fig8_steps_rivals", 0),
+    "FedRLR+": ("fedrlr_fig8_steps_rivals", 1),
 }
-"""What the server computes free of error -> the result, by place in its sweep."""
+"""What the server computes free of error -> the result that tunes it, and its place there."""
 UPLINKS = ("GBMA, 0 dB", "GBMA, 25 dB", "CI (tci), 25 dB")
 
 
@@ -301,49 +299,23 @@ def draw_symbols_and_accuracy(
 
 
 def print_steps(results: Path, figures: Path) -> None:
-    """Print global models after one local step a round, at the steps of best validation."""
-    scales = {"raw": "pixels to 255", "unit": "pixels to 1"}
-    heads = (f"{word}{end}" for word in scales.values() for end in ("", ", local", ", step"))
-    print_head("One local step: global models after 75 rounds, ten trials", "server", *heads)
-    places: dict[str, int] = {}
-    for arm, file in ARMS.items():
-        ds = open_result(results, file).sel(round=75)
-        places[file] = place = places.get(file, -1) + 1
-        one, cells = ds.isel(algorithm=place), []
-        for scale in scales:
-            here = one.isel(zip=one["pixel_scale"].values == scale)
+    """Print models after one local step a round, at the steps that are best in other trials."""
+    final = open_result(results, "fedrlr_fig8_best").sel(round=75)
+    names = {"global": "test_accuracy", "local": "local_test_accuracy"}
+    heads = (f"pixels to {end}: {one}" for end in (255, 1) for one in ("step", *names))
+    print_head(f"One local step, 75 rounds, {final.sizes['trial']} trials", "server", *heads)
+    for turn, (arm, (file, place)) in enumerate(ARMS.items()):
+        tried, cells = open_result(results, file).sel(round=75).isel(algorithm=place), []
+        for nth, scale in enumerate(("raw", "unit")):
+            here = tried.isel(zip=tried["pixel_scale"].values == scale)
             best = here.isel(zip=int(here["validation_accuracy"].mean("trial").argmax("zip")))
             step = float(best["q"]) / 1000 if "q" in best.coords else float(best["learning_rate"])
-            both = (best[name].values for name in ("test_accuracy", "local_test_accuracy"))
-            cells += [format_mean_std(v) if np.isfinite(v).all() else "" for v in both]
-            cells.append(f"{step:g}")
+            values = (final.isel(zip=2 * turn + nth)[name].values for name in names.values())
+            cells += [
+                f"{step:g}",
+                *(format_mean_std(v) if np.isfinite(v).all() else "" for v in values),
+            ]
         print_row(arm, *cells)
-
-
-def print_diverged(results: Path, figures: Path) -> None:
-    """Count the trials that the other tables contain as a guess."""
-    print_head("Trials that diverged", "experiment", "case", "diverged")
-    cases = {
-        "fig5_steps": [f"D_m = {size}, 40 local steps" for size in (3, 6, 12, 24)],
-        "fig6_steps": [f"K = {count}, 40 local steps" for count in (5, 20)],
-        "fig7": [f"{weight}, {reading}" for reading in SHORT[:2] for weight in WEIGHTS],
-        "fig7_steps": [f"{weight}, 40 local steps" for weight in WEIGHTS],
-        "fig8": list(METHODS),
-        "fig9": [f"{name}, 1/{factor}" for name in OF_ONE_RATIO for factor in FACTORS],
-        "fig9_steps": [f"40 local steps, 1/{factor}" for factor in reversed(FACTORS)],
-    }
-    for name, labels in cases.items():
-        diverged = open_result(results, f"fedrlr_{name}")["diverged_round"].notnull()
-        first = [dim for dim in CASES if dim in diverged.dims]
-        lost = diverged.sum("trial").transpose(*first).values.ravel()
-        for label, count in zip(labels, lost, strict=True):
-            if count:
-                figure = name.removesuffix("_steps").replace("fig", "Fig. ")
-                print_row(figure, label, f"{count} of {diverged.sizes['trial']}")
-    diverged = open_result(results, "fedrlr_global_model")["diverged_round"].notnull()
-    for c1 in (0.06, 0.6):
-        label = f"c1 = {c1:g}, any uplink and K"
-        print_row("global model", label, format_share(diverged.sel(c1=c1)))
 
 
 def print_global_model(results: Path, figures: Path) -> None:
@@ -388,10 +360,8 @@ def main() -> None:
         print_benchmark,
         draw_figures_5_to_7,
         draw_figure_8_and_table_2,
-        print_steps,
         draw_figure_9,
         print_global_model,
-        print_diverged,
     ):
         part(args.results, args.figures)
 

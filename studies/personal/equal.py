@@ -14,6 +14,7 @@ import numpy as np
 import xarray as xr
 from matplotlib import pyplot as plt
 
+import otafl
 from otafl.results.end_values import select_at_end, select_end_total
 from studies.common.looks import TYPE
 from studies.common.tables import (
@@ -29,7 +30,7 @@ TUNING = (
     *("personal_equal_steps", "personal_equal_steps_each"),
     *("personal_equal_ends", "personal_equal_ends_each"),
 )
-FINAL = ("personal_equal",)
+FINAL = ("personal_equal", "personal_equal_each")
 BASE = "fedavg, fine-tuned"
 UPLINKS = {"ideal": "ideal", "over_the_air": "-20 dB"}
 NAMES = {"fedavg": BASE, "share_a": "adapters, B personal", "both": "adapters, fine-tuned"}
@@ -54,7 +55,10 @@ def list_cells(results: Path, files: tuple[str, ...]) -> Cells:
     """List the points of several results by method and uplink."""
     cells: Cells = {}
     for file in files:
-        ds = open_result(results, file)
+        try:
+            ds = open_result(results, file)
+        except otafl.UserError:  # a sweep that has not been run
+            continue
         for place in range(ds.sizes["zip"]):
             point = ds.isel(zip=place)
             label = str(point["algorithm"].values)
@@ -72,31 +76,32 @@ def read_accuracy(point: xr.Dataset, of: str) -> xr.DataArray:
     return 100 * select_end_total(point, f"{kind}_{of}_accuracy")
 
 
-def choose(points: list[xr.Dataset]) -> tuple[dict[str, float], str]:
+def choose(points: list[xr.Dataset]) -> tuple[xr.Dataset, str]:
     """Choose the settings with the best mean on validation samples, and write those that several
     values were tried of; `*` marks the least and the most.
     """
     tried = [read_settings(point) for point in points]
     means = [float(read_accuracy(point, "validation").mean()) for point in points]
-    best = tried[int(np.nanargmax(means))]
+    place = int(np.nanargmax(means))
     said = []
-    for key, value in best.items():
+    for key, value in tried[place].items():
         values = sorted({one[key] for one in tried})
         said += [f"{key} {value:g}{'*' * (value in (values[0], values[-1]))}"] * (len(values) > 1)
-    return best, ", ".join(said)
+    return points[place], ", ".join(said)
 
 
 def main() -> None:
     args = parse_study_arguments(__doc__, "personal_equal.png")
     tuning, final = (list_cells(args.results, files) for files in (TUNING, FINAL))
     chosen = {cell: choose(points) for cell, points in tuning.items()}
-    found = {cell: points[0] for cell, points in final.items()}
+    found = {cell: best for cell, (best, _) in chosen.items()}
+    found |= {cell: points[0] for cell, points in final.items()}
     own = {cell: read_accuracy(point, "test") for cell, point in found.items()}
     order = sorted({name for name, _ in own}, key=lambda name: -float(own[name, "ideal"].mean()))
     print_head(
-        "Equal gradients and channel uses",
+        f"Equal gradients and channel uses, {own[BASE, 'ideal'].size} trials",
         *("personal model", "ideal, %", f"minus {BASE}", "-20 dB, %", f"minus {BASE}"),
-        *("global, %", "rounds", "uses, 10^6", "joules", "chosen: ideal; -20 dB"),
+        *("global, %", "rounds", "uses, 10^6", "mJ", "chosen: ideal; -20 dB"),
     )
     plt.rcParams.update(TYPE | {"axes.grid": True, "grid.alpha": 0.3})
     figure, axis = plt.subplots(figsize=(10, 6), layout="constrained")
@@ -109,7 +114,6 @@ def main() -> None:
             mean, low, high = compute_gain(own[name, uplink], own[BASE, uplink])
             cells.append(f"{float(own[name, uplink].mean()):.1f}")
             cells.append(f"{mean:+.1f} [{low:+.1f}, {high:+.1f}]")
-            assert read_settings(found[name, uplink]) == chosen[name, uplink][0]
             settings.append(chosen[name, uplink][1])
             error = [[mean - low], [high - mean]]
             label = UPLINKS[uplink] if name == BASE else None
@@ -118,10 +122,9 @@ def main() -> None:
         last = found[name, uplink if (name, uplink) in own else "ideal"]
         common = 100 * float(select_end_total(last, "test_accuracy").mean())
         uses = float(select_at_end(last, "uplink_symbols").mean()) / 1e6
-        joules = select_at_end(last, "device_energy_j").sel(cause=["compute", "transmit"])
-        of_all = joules.sum([dim for dim in joules.dims if dim == "device"]).mean("trial")
+        joules = [select_at_end(last, f"{one}_energy_j").mean("trial") for one in ("compute", "tx")]
         cells += ["" if np.isnan(common) else f"{common:.1f}", f"{int(last['final_round'])}"]
-        cells += [f"{uses:.2f}", " + ".join(f"{one:.2f}" for one in of_all.values)]
+        cells += [f"{uses:.2f}", " + ".join(f"{1e3 * float(one):.0f}" for one in joules)]
         print_row(name, *cells, "; ".join(dict.fromkeys(settings)))
     axis.set_yticks([-place for place in range(len(order))], order)
     axis.axvline(0, color="black", lw=1)
