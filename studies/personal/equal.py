@@ -129,7 +129,7 @@ def main() -> None:
     axis.set_yticks([-place for place in range(len(order))], order)
     axis.axvline(0, color="black", lw=1)
     axis.set(xlabel=f"points above {BASE}, 95 % interval over trials")
-    axis.legend(title="uplink", loc="lower left")
+    axis.legend(title="uplink", loc="upper left")
     figure.savefig(args.figure, dpi=100)
 
 
