@@ -34,7 +34,7 @@ from studies.common.tables import (
     print_head,
     print_row,
 )
-from studies.fedrlr.compression import FACTORS, OF_ONE_RATIO, draw_figure_9
+from studies.fedrlr.compression import draw_figure_9
 from studies.fedrlr.shared import format_at_round, list_models, open_result, tidy
 
 READINGS = ("as printed", "1/K on the penalty alone", "that and 40 local steps")
@@ -90,9 +90,16 @@ MARKED = {
     "P": "FedRLR, local models",
     "X": "FedRLR+",
 }
-CASES = ("zip", "batch_size", "device_count", "c1", "rank")
-"""Dims of cases, in the order in which they are named."""
 WEIGHTS = ("c1 = 0.006", "c1 = 0.06", "c1 = 0.6", "mu = 3", "mu = 0.3")
+ARMS = {
+    "exact product": ("fedrlr_fig8_steps", 0),
+    "exact product, c1 = 0.9": ("fedrlr_fig8_steps", 1),
+    "coded product": ("fedrlr_fig8_steps", 2),
+    "coded product, c1 = 0.9": ("fedrlr_fig8_steps", 3),
+    "the whole model (FedAvg)": ("fedrlr_fig8_steps_rivals", 0),
+    "FedRLR+": ("fedrlr_fig8_steps_rivals", 1),
+}
+"""What the server computes free of error -> the result that tunes it, and its place there."""
 UPLINKS = ("GBMA, 0 dB", "GBMA, 25 dB", "CI (tci), 25 dB")
 
 
@@ -143,8 +150,8 @@ def draw_readings(
         cells = [f"{mflops:.1f}"]
         for one in found:
             last, local = int(one["final_round"]), one["local_test_accuracy"]
-            cells += [format_at_round(local, t) for t in (75, last)]
-        print_row(case, *cells, format_at_round(one["test_accuracy"], last))
+            cells.append(format_at_round(local, last))
+        print_row(case, *cells)
     figure, axes = plt.subplots(1, 3, figsize=(13, 4.8), layout="constrained", sharey=True)
     for reading, (axis, name) in enumerate(zip(axes, READINGS, strict=True)):
         longest = max(int(found[reading]["final_round"]) for _, found in cases)
@@ -175,8 +182,7 @@ def print_benchmark(results: Path, figures: Path) -> None:
 
 
 def draw_figures_5_to_7(results: Path, figures: Path) -> None:
-    columns = (f"{reading}: local, {at}" for reading in SHORT for at in ("75", "last"))
-    print_head("Figs. 5 to 7", "case", "Mflop of 40 steps", *columns, f"{SHORT[-1]}: global, last")
+    print_head("Figs. 5 to 7: local models", "case", "Mflop of 40 steps", *SHORT)
     ten_devices = open_result(results, "fedrlr_fig5_steps").sel(batch_size=6)
     ten_devices = ten_devices.sel(round=slice(0, 200)).assign_coords(final_round=200)
     for number, dim, name in ((5, "batch_size", "D_m = {}"), (6, "device_count", "K = {}")):
@@ -292,30 +298,24 @@ def draw_symbols_and_accuracy(
     figure.savefig(path, dpi=150)
 
 
-def print_diverged(results: Path, figures: Path) -> None:
-    """Count the trials that the other tables contain as a guess."""
-    print_head("Trials that diverged", "experiment", "case", "diverged")
-    cases = {
-        "fig5_steps": [f"D_m = {size}, 40 local steps" for size in (3, 6, 12, 24)],
-        "fig6_steps": [f"K = {count}, 40 local steps" for count in (5, 20)],
-        "fig7": [f"{weight}, {reading}" for reading in SHORT[:2] for weight in WEIGHTS],
-        "fig7_steps": [f"{weight}, 40 local steps" for weight in WEIGHTS],
-        "fig8": list(METHODS),
-        "fig9": [f"{name}, 1/{factor}" for name in OF_ONE_RATIO for factor in FACTORS],
-        "fig9_steps": [f"40 local steps, 1/{factor}" for factor in reversed(FACTORS)],
-    }
-    for name, labels in cases.items():
-        diverged = open_result(results, f"fedrlr_{name}")["diverged_round"].notnull()
-        first = [dim for dim in CASES if dim in diverged.dims]
-        lost = diverged.sum("trial").transpose(*first).values.ravel()
-        for label, count in zip(labels, lost, strict=True):
-            if count:
-                figure = name.removesuffix("_steps").replace("fig", "Fig. ")
-                print_row(figure, label, f"{count} of {diverged.sizes['trial']}")
-    diverged = open_result(results, "fedrlr_global_model")["diverged_round"].notnull()
-    for c1 in (0.06, 0.6):
-        label = f"c1 = {c1:g}, any uplink and K"
-        print_row("global model", label, format_share(diverged.sel(c1=c1)))
+def print_steps(results: Path, figures: Path) -> None:
+    """Print accuracies after one local step a round, at the steps that are best in validation."""
+    heads = (f"pixels to {end}: {one}" for end in (255, 1) for one in ("step", "global", "local"))
+    print_head("One local step, error-free, 75 rounds, three trials", "server", *heads)
+    for arm, (file, place) in ARMS.items():
+        try:
+            ds = open_result(results, file).sel(round=75).isel(algorithm=place)
+        except otafl.UserError:  # a sweep that has not been run
+            continue
+        cells = []
+        for scale in ("raw", "unit"):
+            here = ds.isel(zip=ds["pixel_scale"].values == scale)
+            best = here.isel(zip=int(here["validation_accuracy"].mean("trial").argmax("zip")))
+            step = float(best["q"]) / 1000 if "q" in best.coords else float(best["learning_rate"])
+            local = best.get("local_test_accuracy")
+            cells += [f"{step:g}", format_mean_std(best["test_accuracy"].values)]
+            cells.append("" if local is None else format_mean_std(local.values))
+        print_row(arm, *cells)
 
 
 def print_global_model(results: Path, figures: Path) -> None:
@@ -360,9 +360,9 @@ def main() -> None:
         print_benchmark,
         draw_figures_5_to_7,
         draw_figure_8_and_table_2,
+        print_steps,
         draw_figure_9,
         print_global_model,
-        print_diverged,
     ):
         part(args.results, args.figures)
 

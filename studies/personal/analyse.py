@@ -1,8 +1,9 @@
-"""Personalised methods where training alone is not enough: each at its best settings on validation
-samples, and what it gains over training alone and over fine-tuned FedAvg in the same trials.
+"""Personalised methods where training alone is not enough, five steps a round: each at its best
+settings on validation samples, and what it gains over training alone and over fine-tuned FedAvg in
+the same trials.
 
-    for f in studies/personal/*.yaml; do otafl sweep $f; done
-    python -m studies.personal.analyse [results] [--figure personal_small_data.png]
+    for f in studies/personal/personal_small_data*.yaml; do otafl sweep $f; done
+    python -m studies.personal.analyse [results]
 """
 
 from __future__ import annotations
@@ -11,16 +12,14 @@ import re
 from pathlib import Path
 
 import xarray as xr
-from matplotlib import pyplot as plt
 
 from otafl.results.end_values import select_end_total
-from studies.common.looks import TYPE
 from studies.common.tables import (
     command,
     compute_gain,
     join_grids,
+    make_study_parser,
     open_result,
-    parse_study_arguments,
     print_head,
     print_row,
 )
@@ -78,8 +77,7 @@ def open_all(results: Path) -> xr.Dataset:
 
 
 def main() -> None:
-    args = parse_study_arguments(__doc__, "personal_small_data.png")
-    result = open_all(args.results)
+    result = open_all(make_study_parser(__doc__).parse_args().results)
     names = [name_method(str(one)) for one in result["algorithm"].values]
     found, chosen, more, tried = {}, {}, {}, {}
     for name in dict.fromkeys(names):
@@ -93,7 +91,9 @@ def main() -> None:
     columns = ("accuracy, %", *(f"minus {one}" for one in BASES), "with 5 more steps")
     columns += ("settings", "chosen")
     print_head(
-        f"majority class: {float(result['majority_accuracy'].mean()):.1%}", "model", *columns
+        f"Five steps a round; majority class {float(result['majority_accuracy'].mean()):.1%}",
+        "model",
+        *columns,
     )
     for name in order:
         pairs = (found[name], BASES[0]), (found[name], BASES[1]), (more.get(name), BASES[1])
@@ -107,14 +107,6 @@ def main() -> None:
             tried[name],
             chosen[name],
         )
-    plt.rcParams.update(TYPE | {"axes.grid": True, "grid.alpha": 0.3})
-    figure, axis = plt.subplots(figsize=(10, 7), layout="constrained")
-    for name in reversed(order):
-        mean, low, high = compute_gain(found[name], found[BASES[0]])
-        axis.errorbar(mean, name, xerr=[[mean - low], [high - mean]], fmt="oC0", capsize=3)
-    axis.axvline(0, color="black", lw=1)
-    axis.set(xlabel="points above training alone, 95 % interval over trials")
-    figure.savefig(args.figure, dpi=150)
 
 
 if __name__ == "__main__":

@@ -162,30 +162,24 @@ def print_table_1(results: Path, figures: Path) -> None:
             found[name][model] = paper, end, best if last == 200 else ""
     for name, cells in found.items():
         print_row(name, *(one for model in models for one in cells.get(model, ("", "", ""))))
-    majority = format_percent(ds["majority_accuracy"].isel(zip=0)[:1])
-    print(f"\nthe majority class alone: {majority} %")
 
 
 def print_participation(results: Path, figures: Path) -> None:
     """FedEM where the devices that are aggregated train, and where all do, in the same trials."""
-    for model, name in (("mclr", "pfedbred_fedem"), ("dnn", "pfedbred_fedem_dnn")):
-        points = (select_point(ds, "fedem", False) for ds in open_runs(results, model))
-        few = next(one for one in points if one is not None)
-        every = open_result(results, name)
-        names = GLOBAL, PERSONAL
-        runs = [[one[v].dropna("round", how="all") for v in names] for one in (few, every)]
-        rounds = [200]
-        reads = [f"{letter}, round {t}" for letter in "GP" for t in rounds]
-        best = [f"{letter}, best test" for letter in "GP"]
-        title = f"FedEM, {model.upper()}, by the devices that train in a round"
-        print_head(title, "devices", *reads, *best)
-        for devices, curves in zip(("20", "100"), runs, strict=True):
-            cells = [format_percent(v.sel(round=t)) for v in curves for t in rounds]
-            print_row(devices, *cells, *(format_percent(v[..., 1:].max("round")) for v in curves))
-        pairs = list(zip(*runs, strict=True))
-        gains = [format_points(b.sel(round=t), a.sel(round=t)) for a, b in pairs for t in rounds]
-        ends = [format_points(b[..., 1:].max("round"), a[..., 1:].max("round")) for a, b in pairs]
-        print_row("100 - 20", *gains, *ends)
+    points = (select_point(ds, "fedem", False) for ds in open_runs(results, "mclr"))
+    few = next(one for one in points if one is not None)
+    names = GLOBAL, PERSONAL
+    every = open_result(results, "pfedbred_fedem")
+    runs = [[one[v].dropna("round", how="all") for v in names] for one in (few, every)]
+    reads = ("G, round 200", "P, round 200", "G, best test", "P, best test")
+    print_head("FedEM, MCLR, by the devices that train in a round", "devices", *reads)
+    ends = [
+        [v.sel(round=200) for v in curves] + [v[..., 1:].max("round") for v in curves]
+        for curves in runs
+    ]
+    for devices, values in zip(("20", "100"), ends, strict=True):
+        print_row(devices, *map(format_percent, values))
+    print_row("100 - 20", *(format_points(b, a) for a, b in zip(*ends, strict=True)))
 
 
 def print_table_3(results: Path, figures: Path) -> None:
@@ -301,18 +295,13 @@ def print_deviations(results: Path, name: str, title: str, model: str) -> dict[s
 
 
 def print_figure_6(results: Path, figures: Path) -> None:
-    print_grid(results, "pfedbred_fig6", "MCLR", "pfedbred_table1_mclr")
-    print_grid(results, "pfedbred_fig6_dnn", "DNN", "pfedbred_table1_dnn_200")
-
-
-def print_grid(results: Path, name: str, model: str, others: str) -> None:
     """Accuracy by penalty and eta, and training alone in the same trials."""
-    ds = count_diverged(open_result(results, name), to_last_round=True)
+    ds = count_diverged(open_result(results, "pfedbred_fig6"), to_last_round=True)
     etas, trials, last = ds["eta"].values, ds.sizes["trial"], int(ds["round"].max())
-    alone = select_point(open_result(results, others), "local_only", False)
+    alone = select_point(open_result(results, "pfedbred_table1_mclr"), "local_only", False)
     assert alone is not None
     alone = alone[PERSONAL].sel(round=last).isel(trial=slice(trials))
-    ended = f"{model}, {last} rounds, {trials} trial{'s' * (trials > 1)}"
+    ended = f"MCLR, {last} rounds, {trials} trials"
     for letter, values in (("G", ds[GLOBAL]), ("P", ds[PERSONAL])):
         print_head(f"Fig. 6: mh, {letter}, {ended}", "lambda", *(f"eta = {eta:g}" for eta in etas))
         for weight in ds["penalty"].values:

@@ -11,7 +11,7 @@ from support.marks import IN_CHECKOUT
 
 from otafl.core import checksums
 from studies.common import tables
-from studies.personal_fading import analyse as personal_fading
+from studies.personal import fading as personal_fading
 from studies.time_and_energy import cost_by_axis
 
 pytestmark = pytest.mark.exact
