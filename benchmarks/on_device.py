@@ -7,7 +7,6 @@ python benchmarks/on_device.py > benchmarks/on_device.md
 from __future__ import annotations
 
 import itertools
-import platform
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ from torch.utils.benchmark import Timer
 
 import otafl
 from otafl.exporting import deployment, formats
+from otafl.results.origins import get_device_name
 
 if TYPE_CHECKING:
     from otafl.exporting.formats import Run
@@ -80,7 +80,7 @@ def main() -> None:
         "score one image on one thread. They take turns. A cell has the median time in µs\n"
         "and the dense model's time over it, as the median and the middle half of 25 repeats.\n"
     )
-    processor = platform.processor() or platform.machine()
+    processor = get_device_name("cpu")
     print(f"torch {torch.__version__}, otafl {otafl.__version__}, {processor}, float32\n")
     for widths in NETWORKS:
         models = build(widths)
