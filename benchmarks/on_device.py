@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from otafl.exporting.formats import Run
 
 NETWORKS = ((784, 256, 256, 10), (784, 1024, 1024, 10))
-RANKS = (1, 4, 16, 64)
+RANKS = (4, 16, 64)
 REPEATS, CALLS = 25, 20
 
 

@@ -120,7 +120,9 @@ def main() -> None:
             at = 0.12 - 0.24 * turn - place
             axis.errorbar(mean, at, xerr=error, fmt=f"oC{3 * turn}", capsize=3, label=label)
         last = found[name, uplink if (name, uplink) in own else "ideal"]
-        common = 100 * float(select_end_total(last, "test_accuracy").mean())
+        common = np.nan  # of methods without a global model
+        if "test_accuracy" in last:
+            common = 100 * float(select_end_total(last, "test_accuracy").mean())
         uses = float(select_at_end(last, "uplink_symbols").mean()) / 1e6
         joules = [select_at_end(last, f"{one}_energy_j").mean("trial") for one in ("compute", "tx")]
         cells += ["" if np.isnan(common) else f"{common:.1f}", f"{int(last['final_round'])}"]
