@@ -36,11 +36,6 @@ Report = Callable[[str, int], None]
 REPORT_EVERY_S = 0.5
 """A worker reports no more often."""
 
-COLLECT_EVERY_S = 10.0
-"""Seconds between two collections of garbage, which look through all objects of the program."""
-
-_collected_s = time.monotonic()
-
 
 @dataclass(frozen=True)
 class Job:
@@ -85,7 +80,6 @@ def run_job(job: Job, report: Report, waits: bool = False) -> Outcome:
     """
     store, stack = Store(job.folder), job.stack
     notes: list[str] = []
-    pause_s = 0.0
     try:
         _check_same_program(job)
         with store.lock(stack.name, waits):
@@ -104,10 +98,8 @@ def run_job(job: Job, report: Report, waits: bool = False) -> Outcome:
             kind = "write" if isinstance(error, WriteError) else "user"
         trace = "".join(traceback.format_exception(error))
         return Outcome(job, "failed", kind, _format_error(error), trace, error)
-    else:
-        pause_s = COLLECT_EVERY_S
     finally:
-        free_memory(pause_s)
+        free_memory()
     return Outcome(job, "done", notes=tuple(notes))
 
 
@@ -163,13 +155,9 @@ def make_short_error(error: Exception, num_trials: int = 1) -> UserError:
     )
 
 
-def free_memory(pause_s: float) -> None:
-    """Free the memory of finished or failed stacks, if the last time is `pause_s` seconds ago."""
-    global _collected_s
-    if time.monotonic() - _collected_s < pause_s:
-        return
-    gc.collect()  # trick: draws lie in cycles, and the collector counts objects, not bytes
-    _collected_s = time.monotonic()
+def free_memory() -> None:
+    """Free the memory of a stack that is finished or failed."""
+    gc.collect()  # trick: its tensors lie in cycles, and the collector counts objects, not bytes
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
 

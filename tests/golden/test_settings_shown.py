@@ -15,11 +15,18 @@ from otafl.scenario.yaml_source import parse
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"]
+WALK = "time_s,device,x_m,y_m\n" + "".join(
+    f"{second},{device},{130 + device + second / 1000},90\n"
+    for device in range(10)
+    for second in (0, 50_000)
+)
 SCENE = ROOT / "otafl" / "channels" / "scenes" / "florence.npz"
 FILES = {
     "weights.csv": "0.5,0.25,0.25\n0.25,0.5,0.25\n0.25,0.25,0.5\n",
     "devices.csv": "flops_per_s\n1e9\n",
     "traces/phones.csv": "device,start_s,end_s\n0,0,100\n",
+    "positions.csv": WALK,
+    "walk.csv": WALK,
 }
 """What blocks name beside `high.npz`."""
 NEED_MODULES = {"extending"}
