@@ -19,7 +19,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The files of the document's blocks."""
     home = tmp_path_factory.mktemp("extending")
     assert write_files(DOCS / "extending.md", home) == [
-        *("my_method.py", "my_channel.py"),
+        *("my_method.py", "my_feddyn.py", "my_channel.py"),
         *("fading.yaml", "my_power.py", "power.yaml", "my_queue.py"),
         *("my_model.py", "my_data.py", "my_partition.py", "my_codec.py", "my_csi.py"),
         *("my_selection.py", "my_server.py", "parts.yaml"),
