@@ -301,7 +301,7 @@ def draw_symbols_and_accuracy(
 def print_steps(results: Path, figures: Path) -> None:
     """Print accuracies after one local step a round, at the steps that are best in validation."""
     heads = (f"pixels to {end}: {one}" for end in (255, 1) for one in ("step", "global", "local"))
-    print_head("One local step, error-free, 75 rounds, three trials", "server", *heads)
+    print_head("One local step, error-free, 75 rounds, ten trials", "server", *heads)
     for arm, (file, place) in ARMS.items():
         try:
             ds = open_result(results, file).sel(round=75).isel(algorithm=place)

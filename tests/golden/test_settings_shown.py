@@ -29,7 +29,7 @@ FILES = {
     "walk.csv": WALK,
 }
 """What blocks name beside `high.npz`."""
-NEED_MODULES = {"extending"}
+NEED_MODULES = {"cost", "extending"}
 """Pages whose blocks name modules that the page writes; tests/golden/test_custom.py runs them."""
 
 
