@@ -1,5 +1,5 @@
 """The price of imperfect phase: accuracy of sums in phase by phase error, delay and charged pilots,
-beside uplinks without phase, at equal channel uses, and also at a tenth of the energy.
+beside uplinks without phase, at equal channel uses, and also at a tenth of the radiated energy.
 
     for s in phase phase_rivals; do otafl sweep studies/phase/$s.yaml; done
     python -m studies.phase.analyse [results] [--figure phase.png]
@@ -28,9 +28,10 @@ USES = 50 * 2410
 """Channel uses of a run, with pilots and side information."""
 FULL_J = 10 * 0.1 * USES / 1e6
 """Joules that ten devices of 0.1 W radiate in so many uses at 1 MHz."""
-BUDGETS = {"equal channel uses": 1.0, "a tenth of the energy": 0.1}
+BUDGETS = {"equal channel uses": 1.0, "a tenth of the radiated energy": 0.1}
 SNRS = ("-10 dB", "10 dB")
 RIVALS = ("FSK-MV", "REED")
+PHASES = (0, 30, 45, 60, 75, 90, 104)
 LABELS = {"phase": "phase error [degrees]", "delay": "largest delay [symbols]", "pilots": "pilots"}
 
 
@@ -58,16 +59,16 @@ def find_best(ds: xr.Dataset, share: float) -> xr.DataArray:
 
 def list_curves(swept: xr.DataArray, single: xr.DataArray) -> list[Curve]:
     """List what the study compares, from the rows of both scenarios."""
-    phases, delays, pilots = (0, 30, 45, 60, 75, 90, 104), (0, 0.5, 0.99), (1, 4, 16, 64, 256)
+    delays, pilots = (0, 0.5, 0.99), (1, 4, 16, 64, 256)
     turned, rows = swept.rename(residual_phase_rad="at"), single.rename(zip="at")
     delayed = [
         xr.concat([turned[:, i, :1], rows[:, first : first + 2]], "at").transpose(*rows.dims)
         for i, first in enumerate((6, 8))
     ]
     return [
-        Curve("pre_scaler", "phase", "go-", phases, turned[:, 0]),
-        Curve("gbma", "phase", "rs-", phases, turned[:, 1]),
-        Curve("pre_scaler, one quadrature", "phase", "go:", phases, turned[:, 2]),
+        Curve("pre_scaler", "phase", "go-", PHASES, turned[:, 0]),
+        Curve("gbma", "phase", "rs-", PHASES, turned[:, 1]),
+        Curve("pre_scaler, one quadrature", "phase", "go:", PHASES, turned[:, 2]),
         Curve("types", "phase", "b^-", (0, 45), rows[:, 4:6]),
         Curve("pre_scaler", "delay", "go-", delays, delayed[0]),
         Curve("gbma", "delay", "rs-", delays, delayed[1]),
@@ -95,6 +96,30 @@ def print_points(over: str, title: str, curves: list[Curve], single: xr.DataArra
             for at, values in zip(one.at, one.accuracy.transpose("at", ...), strict=True)
         }
         print_row(one.name, *(cells.get(at, "") for at in shown))
+
+
+def print_equal_rounds(ds: xr.Dataset, single: xr.DataArray) -> None:
+    """Print sums after the rivals' 25 rounds, and one quadrature above two after 50 rounds."""
+    uses = (ds["uplink_symbols"] + ds["side_symbols"]) / USES
+    quarter, half, full = (
+        tune_at_cost(ds, uses, xr.DataArray(share)).transpose("snr_db", "zip", ..., "trial")
+        for share in (0.25, 0.5, 1.0)
+    )
+    best = [one.isel(zip=one.mean("trial").argmax("zip")).values for one in single[:, :2]]
+    rivals = xr.zeros_like(quarter[:, 0]) + np.array(best)[:, None]
+    rows = {
+        "pre_scaler, 25 rounds": (quarter[:, 0], rivals),
+        "gbma, 25 rounds": (quarter[:, 1], rivals),
+        "pre_scaler, one quadrature, 25 rounds": (half[:, 2], rivals),
+        "one quadrature above two, 50 rounds": (full[:, 2], half[:, 0]),
+    }
+    print_head("By phase error [degrees], at equal rounds", "uplink", *(f"{at}" for at in PHASES))
+    for name, (values, rival) in rows.items():
+        cells = [
+            ", ".join(write_points(values[j, i], rival[j, i]) for j in range(2))
+            for i in range(len(PHASES))
+        ]
+        print_row(name, *cells)
 
 
 def draw(axes: np.ndarray, curves: list[Curve], single: xr.DataArray) -> None:
@@ -135,6 +160,7 @@ def main() -> None:
             if some:
                 print_points(over, title, some, single)
         if share == 1:
+            print_equal_rounds(phase, single)
             draw(axes, curves, single)
     figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     figure.savefig(args.figure, dpi=150)
