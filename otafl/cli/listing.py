@@ -11,7 +11,7 @@ import typer
 from otafl.core import presets, registry
 from otafl.core.console import make_console, print_pairs
 from otafl.core.errors import UserError
-from otafl.core.suggestions import format_suggestion
+from otafl.core.suggestions import find_synonym, format_suggestion
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -64,7 +64,9 @@ def list_(
         elif not found:
             known = [PRESETS, *files, *tables, *sections]
             every = [*known, *itertools.chain(*tables.values())]
-            hint = format_suggestion(name.lower(), every) or ";"
+            key = find_synonym(name)
+            guess = format_suggestion(name.lower(), every) or ";"
+            hint = f"; it is the key {key};" if key else guess
             raise UserError(
                 f"list: no table {name!r}, and nothing of this name{hint} tables: "
                 f"{', '.join(tables)}; sections: {', '.join(sections)}"

@@ -49,6 +49,8 @@ SYNONYMS = {
     "repetitions": "trials",
     "repeats": "trials",
     "runs": "trials",
+    "irs": "channel.ris",
+    "ris": "channel.ris",
 }
 """Name of a key in other programs -> the key."""
 
@@ -61,6 +63,18 @@ ALIKE = {
     "fsk_mv": ("fsk_majority_vote",),
     "ota": ("over_the_air",),
     "aircomp": ("over_the_air",),
+    "oac": ("over_the_air",),
+    "bota_fl": ("blind",),
+    "channel_inversion": ("ci",),
+    "one_bit": ("obda",),
+    "signsgd": ("fsk_majority_vote",),
+    "tbma": ("type_based",),
+    "d2d": ("graph",),
+    "gossip": ("graph",),
+    "decentralised": ("graph",),
+    "hfl": ("hierarchical",),
+    "adota": ("adagrad",),
+    "zota": ("zeroth_order",),
 }
 """Word -> words that some keys and choices use for the same, the likeliest first."""
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from otafl.core.suggestions import SYNONYMS, find_closest
+from otafl.core import registry
+from otafl.core.suggestions import ALIKE, SYNONYMS, find_closest
 from otafl.scenario import Scenario
 from otafl.scenario.keys import iterate_fields
 
@@ -37,3 +38,9 @@ def test_closest(word: str, known: list[str], expected: str | None) -> None:
 
 def test_synonyms_are_of_keys_that_there_are() -> None:
     assert set(SYNONYMS.values()) <= {key for key, _ in iterate_fields(Scenario)}
+
+
+def test_alike_words_are_of_components_and_keys_that_there_are() -> None:
+    keys = {key.rpartition(".")[2] for key, _ in iterate_fields(Scenario)}
+    names = set().union(*map(registry.list_names, registry.TABLES))
+    assert {word for words in ALIKE.values() for word in words} <= keys | names | {"path", "cuda"}

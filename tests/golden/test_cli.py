@@ -108,6 +108,21 @@ def test_list(capsys: pytest.CaptureFixture) -> None:
     assert "nothing of this name; did you mean 'power'? tables: data" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("word", "found"),
+    [
+        ("irs", "it is the key channel.ris;"),
+        ("D2D", "did you mean 'graph'?"),
+        ("OTA", "did you mean 'over_the_air'?"),
+    ],
+)
+def test_list_knows_the_names_of_papers(
+    word: str, found: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call("list", word, code=2)
+    assert f"nothing of this name; {found}" in capsys.readouterr().err
+
+
 def test_list_explains_a_component(capsys: pytest.CaptureFixture) -> None:
     call("list", "tci")
     said = capsys.readouterr().out
