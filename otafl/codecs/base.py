@@ -19,9 +19,6 @@ from otafl.core.rng import Streams
 from otafl.core.stateful import Stateful
 from otafl.models.base import Shapes, flatten
 
-VOTES = "takes a vote of signs, along which the server steps"
-"""Reason why signs must be those of increments."""
-
 EncodedGroup = tuple[c.Group, c.Tensors]
 """Encoded group, and the memory if the server receives nothing of it."""
 

@@ -10,11 +10,11 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.codecs.base import VOTES, Codec, EncodedGroup, get_trial_device
+from otafl.codecs.base import Codec, EncodedGroup, get_trial_device
 from otafl.core.contracts import Context, Group, Hyper, Received, Tensors, unsqueeze_like
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams, declare_family
-from otafl.core.settings import declare_stackable
+from otafl.core.settings import VOTES, declare_stackable
 
 
 class Identity(Codec):

@@ -22,6 +22,9 @@ Decibels = Annotated[float, Field(ge=-300, le=300)]
 A factor of 10^30 in either direction is beyond any radio, and float32 can still compute with it.
 """
 
+VOTES = "takes a vote of signs, along which the server steps"
+"""Reason why signs must be those of increments."""
+
 
 @dataclass(frozen=True)
 class DataDisclosure:

@@ -17,7 +17,8 @@ Wang, Liu, Liang, Joshi, Poor 2020, "Tackling the Objective Inconsistency Proble
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from collections.abc import Iterator
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -26,6 +27,8 @@ from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome
 from otafl.algorithms.deliveries import get_delivered_indicator, sum_per_trial
 from otafl.algorithms.parameters import train_increment
 from otafl.core import contracts as c
+from otafl.core.problems import Problem, make_problem
+from otafl.core.settings import VOTES
 
 
 class FedNova(Algorithm):
@@ -55,6 +58,13 @@ class FedNova(Algorithm):
 
     class Settings(AveragedSettings):
         name: Literal["fednova"] = "fednova"
+
+        def check(self, scenario: Any) -> Iterator[Problem]:
+            """Yield votes, which have no size that a number of steps could scale."""
+            for section in (scenario.transport, scenario.codec):
+                if section.values.assumes_increments == VOTES:
+                    text = f"'{section.name}' {VOTES}, and FedNova scales a mean; use fedavg"
+                    yield make_problem(text, "algorithm")
 
     def count_flops(self, workload: c.Workload) -> np.ndarray:
         """Count the steps, the increment and its division."""

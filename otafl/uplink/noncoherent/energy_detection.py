@@ -9,11 +9,10 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from otafl.codecs.base import VOTES
 from otafl.core.contracts import Tensors
 from otafl.core.errors import UserError
 from otafl.core.problems import Problem
-from otafl.core.settings import declare_stackable
+from otafl.core.settings import VOTES, declare_stackable
 from otafl.uplink.base import Counts, Parts, Transport
 from otafl.uplink.delivery import Delivery, Slot
 from otafl.uplink.groups import divide_by_weights

@@ -12,8 +12,10 @@ from support.rival_rounds import make_received, to_arrays
 from twins.rivals import Params, gradient, plus
 from twins.setting import minibatch
 
+from otafl.core.errors import UserError
 from otafl.engine.engine import Engine
 from otafl.models.base import unflatten
+from otafl.scenario import load_scenario
 
 pytestmark = pytest.mark.exact
 
@@ -93,3 +95,9 @@ def test_lost_packets_do_not_count_in_the_steps() -> None:
     moved = torch.from_numpy(steps)[delivered, None] * payload[0].tensors["model"][delivered]
     expected = one.server["model"] + SERVER_RATE * moved
     torch.testing.assert_close(new["model"], expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("keys", [{"transport": "fsk_majority_vote"}, {"codec": "obda"}])
+def test_votes_are_refused(keys: dict[str, str]) -> None:
+    with pytest.raises(UserError, match="FedNova scales a mean"):
+        load_scenario({"name": "votes", "algorithm": "fednova", "power": "full"} | keys)
