@@ -43,8 +43,9 @@ OF_WHOLE_RUNS = {
     "diverged_round",
 }
 """Variables of the machine, and of where a whole run ends."""
-EQUAL = 1e-6
-"""Relative difference up to which stored numbers, in single precision, are equal."""
+EQUAL, FEW = 1e-6, 5e-3
+"""Relative difference up to which stored numbers, in single precision, are equal; and accuracies,
+which a few samples near a tie change on another processor."""
 WIDER = 10.0
 """A difference of up to so many times that of rounding is explained by rounding."""
 SIDE_BY_SIDE = 10
@@ -222,9 +223,14 @@ def list_learning(names: Iterable[str]) -> list[str]:
     return [name for name in names if any(word in name for word in ("accuracy", "loss", "risk"))]
 
 
+def bound_gap(name: str) -> float:
+    """Return the relative difference up to which values of a variable are equal."""
+    return FEW if "accuracy" in name else EQUAL
+
+
 def find_excess(gaps: dict[str, float]) -> list[str]:
     """Find the variables of learning that differ, or any if a result has none of these."""
-    return [name for name in list_learning(gaps) or gaps if gaps[name] > EQUAL]
+    return [name for name in list_learning(gaps) or gaps if gaps[name] > bound_gap(name)]
 
 
 def judge(gaps: dict[str, float], rounding: dict[str, float]) -> dict[str, Any]:
@@ -233,13 +239,16 @@ def judge(gaps: dict[str, float], rounding: dict[str, float]) -> dict[str, Any]:
     # an accuracy counts few samples, so its own may be zero by chance
     of_model = max((rounding.get(name, 0.0) for name in learning), default=0.0)
     rounding = rounding | {name: of_model for name in learning if rounding}
-    excess = {name: gap / max(EQUAL, WIDER * rounding.get(name, 0.0)) for name, gap in gaps.items()}
+    excess = {
+        name: gap / max(bound_gap(name), WIDER * rounding.get(name, 0.0))
+        for name, gap in gaps.items()
+    }
     other: list[str] = []
     if learning and all(excess[name] <= 1 for name in learning):
         other = sorted(name for name in excess if excess[name] > 1)
     left = [name for name in gaps if name not in other]
     worst = max(left, key=lambda name: (excess[name], gaps[name]))
-    equal = all(gaps[name] <= EQUAL for name in left)
+    equal = all(gaps[name] <= bound_gap(name) for name in left)
     return {
         "state": "equal" if equal else "rounding" if excess[worst] <= 1 else "differs",
         "worst": worst,

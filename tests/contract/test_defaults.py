@@ -46,4 +46,4 @@ def test_what_a_method_trains_is_far_above_chance(algorithm: str) -> None:
     for name in trained:
         assert float(select_end_total(result, name).mean()) > 0.4, name
     said = describe_chance(result)
-    assert ("the learning shows in local_test_accuracy" in said) == bool(slow), said
+    assert not said or (slow and "the learning shows in local_test_accuracy" in said), said
