@@ -8,7 +8,7 @@ mean symbol power over the receiver's complex noise variance, at any distance. P
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -347,6 +347,24 @@ class Channel(ABC):
             without a closed form.
         """
         return None
+
+
+def compute_unit_gain(gain: Tensor, budget: LinkBudget) -> Tensor:
+    """Return the gain [S, 1] that counts as one: the mean of gains [S, K] for a normalised SNR."""
+    mean = gain.mean(1, keepdim=True)
+    return torch.where(budget.is_physical[:, None], torch.ones_like(mean), mean)
+
+
+def note_range(
+    channel: str, key: str, value: float, ranges: Iterable[tuple[float, float]], source: str
+) -> Iterator[str]:
+    """Yield a note if a key's value is in none of the ranges in which the channel is valid."""
+    if not any(low <= value <= high for low, high in ranges):
+        texts = (f"{low:g}" if low == high else f"{low:g} to {high:g}" for low, high in ranges)
+        yield (
+            f"channel.{key}: {value:g} is outside the range in which channel '{channel}' is valid "
+            f"({' or '.join(texts)}; {source})"
+        )
 
 
 def _compute_row(

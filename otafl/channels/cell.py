@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from otafl.channels.base import Channel, InterfererMap, Positions
+from otafl.channels.base import Channel, InterfererMap, Positions, compute_unit_gain
 from otafl.channels.cell_drop import (
     DEVICES_PER_DROP,
     SionnaCell,
@@ -99,8 +99,7 @@ class Cell(OfdmChannel):
 
     def _compute_unit_gain(self, gain: Tensor) -> Tensor:
         """Return the gain [S, 1] that counts as one, given those of the drop [S, K]."""
-        mean = gain.mean(1, keepdim=True)
-        return torch.where(self.budget.is_physical[:, None], torch.ones_like(mean), mean)
+        return compute_unit_gain(gain, self.budget)
 
     def _draw_positions(self, devices: int) -> tuple[Tensor, Tensor]:
         """Draw positions [U, K, 3] in metres, and which devices are indoors, [U, K] bool."""
@@ -115,8 +114,7 @@ class Cell(OfdmChannel):
                 pairs, least_m, settings.cell_radius_m, height_m, settings.indoor_probability
             )
         if settings.trace is not None:
-            height_m, place = settings.device_height_m, position.device
-            self.paths = settings.trace.read_paths(self.devices, height_m, place)
+            self.paths = settings.trace.read_paths(self.devices, height_m, position.device)
             self.presence_s = self.paths.presence_s
             position[:, : self.devices] = self.paths.compute_positions(self._time_s[None])[0]
         return position, indoor

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, PositiveFloat
 
+from otafl.channels.base import note_range
 from otafl.channels.device_paths import TraceMobility
 from otafl.channels.plane_waves import GeometricSettings
 from otafl.core.problems import Problem, make_problem
@@ -49,6 +50,9 @@ VALID_RANGES: dict[str, dict[str, tuple[float, float]]] = {
 """Key -> cell -> range in which its model was fitted (TR 38.901, Table 7.4.1-1 and its notes, and
 Table 7.2-2), or that devices of a cellular network have: power of any class, and floor, of TS
 38.101-1."""
+
+SOURCE = "3GPP TR 38.901 and TS 38.101-1"
+"""Where the ranges are from."""
 
 SPARSE, DENSE = (0.0, 0.4), (0.4, 1.0)
 CEILING_M, TOP_M = (5, 25), (0, 10)
@@ -161,7 +165,7 @@ class CellSettings(GeometricSettings):
             yield from self.filled._find_hall_conflicts()
 
     def _find_hall_conflicts(self) -> Iterator[str]:
-        """Yield the conflicts between a hall and what is in it."""
+        """Yield the conflicts of a hall with its server, its devices and its blockage."""
         length_m, width_m, height_m = self.hall_m or (0.0, 0.0, 0.0)
         for key in ("server_height_m", "device_height_m"):
             if getattr(self, key) > height_m:
@@ -190,13 +194,9 @@ class CellSettings(GeometricSettings):
             yield make_problem(text + places, "channel.cell_radius_m", "topology")
 
     def list_notes(self, scenario: Any) -> Iterator[str]:
-        for key, value, (low, high) in self.filled._list_ranges():
-            if value is not None and not low <= value <= high:
-                wanted = f"{low:g}" if low == high else f"{low:g} to {high:g}"
-                yield (
-                    f"channel.{key}: {value:g} is outside the range in which channel "
-                    f"'{self.name}' is valid ({wanted}; 3GPP TR 38.901 and TS 38.101-1)"
-                )
+        for key, value, valid in self.filled._list_ranges():
+            if value is not None:
+                yield from note_range(self.name, key, value, [valid], SOURCE)
 
     def _list_ranges(self) -> Iterator[tuple[str, float | None, tuple[float, float]]]:
         """Yield numbers and the ranges in which the model is valid."""

@@ -25,6 +25,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from otafl.channels.base import compute_unit_gain, note_range
 from otafl.channels.fading import Fading, draw_static_uniform
 from otafl.channels.ntn_tables import TABLES
 from otafl.channels.rayleigh import FlatFading, build_fading
@@ -91,13 +92,7 @@ class Ntn(FlatFading):
         def list_notes(self, scenario: Any) -> Iterator[str]:
             ranges = {"altitude_m": (PLATFORM_M, SATELLITE_M), "carrier_hz": BANDS_HZ.values()}
             for key, valid in ranges.items():
-                value = getattr(self, key)
-                if not any(low <= value <= high for low, high in valid):
-                    wanted = " or ".join(f"{low:g} to {high:g}" for low, high in valid)
-                    yield (
-                        f"channel.{key}: {value:g} is outside the range in which channel 'ntn' is "
-                        f"valid ({wanted}; 3GPP TR 38.811)"
-                    )
+                yield from note_range("ntn", key, getattr(self, key), valid, "3GPP TR 38.811")
 
         @property
         def is_physical(self) -> bool:
@@ -133,7 +128,7 @@ class Ntn(FlatFading):
         self.round_trip_s = 2.0 * distance_m / LIGHT_M_PER_S
         super().prepare()
         gain = db_to_linear(settings.antenna_gain_dbi - self.loss_db)
-        unit = torch.where(self.budget.is_physical[:, None], 1.0, gain.mean(1, keepdim=True))
+        unit = compute_unit_gain(gain, self.budget)
         self.gain = (gain / unit).to(self.budget.gain) * self.budget.gain
 
     def build_direct(self) -> Fading:

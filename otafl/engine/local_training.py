@@ -76,8 +76,9 @@ class LocalTraining:
 
     def count_steps(self, cohort: Cohort) -> np.ndarray | None:
         """Return the local steps of each row, int64 [N]; None if all rows take as many."""
-        steps = self._parts.samples.training_data.count_steps(cohort)
-        return None if len(np.unique(steps)) < 2 else steps
+        data = self._parts.samples.training_data
+        steps = None if data.epochs is None else data.count_steps(cohort)
+        return None if steps is None or len(np.unique(steps)) < 2 else steps
 
     def _train_chunks(
         self,
