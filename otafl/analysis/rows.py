@@ -72,7 +72,22 @@ class TextTable:
         if shape is TableFormat.csv:
             return str(self.frame.to_csv(index=False)).rstrip("\n")
         if shape is TableFormat.latex:
-            return self._format_latex()
+            # the table with rules of the LaTeX package booktabs
+            import pandas as pd  # a third of a second, also of --help
+
+            left = self.left
+            rows = [
+                [*map(escape_latex, row[:left]), *map(_write_latex_cell, row[left:])]
+                for row in self.rows
+            ]
+            cells = pd.DataFrame(rows, columns=[*map(escape_latex, self.titles)])
+            text = cells.style.hide(axis="index").to_latex(
+                column_format="l" * left + "r" * (len(self.titles) - left),
+                position_float="centering",
+                hrules=True,
+                caption=f"{escape_latex(self.caption)}.",
+            )
+            return str(text).rstrip()
         body = self.format_markdown() if shape is TableFormat.markdown else self._format_text()
         return f"{self.caption}\n\n{body}"
 
@@ -93,24 +108,6 @@ class TextTable:
             for row in rows
         ]
         return "\n".join(lines)
-
-    def _format_latex(self) -> str:
-        """Return the table with rules of the LaTeX package booktabs."""
-        import pandas as pd  # a third of a second, also of --help
-
-        left = self.left
-        rows = [
-            [*map(escape_latex, row[:left]), *map(_write_latex_cell, row[left:])]
-            for row in self.rows
-        ]
-        cells = pd.DataFrame(rows, columns=[*map(escape_latex, self.titles)])
-        text = cells.style.hide(axis="index").to_latex(
-            column_format="l" * left + "r" * (len(self.titles) - left),
-            position_float="centering",
-            hrules=True,
-            caption=f"{escape_latex(self.caption)}.",
-        )
-        return str(text).rstrip()
 
 
 NUMBER = r"-?[\d.]+(?:e[+-]\d+)?"

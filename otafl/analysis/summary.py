@@ -82,7 +82,21 @@ def print_summary(
     console = make_console()
     for name in variables or ():
         select_end_total(dataset, name)  # refused before anything is printed
-    for line in format_headlines(dataset):
+    # format the scenario, the versions and the progress of a run
+    about, points = dataset.attrs, dataset["final_round"]
+    order = [*points.dims, "trial", "round", "device"]
+    dims = ", ".join(f"{dim} {dataset.sizes[dim]}" for dim in order if dim in dataset.sizes)
+    lines = [
+        f"{about['title']}: scenario {str(about['scenario_hash'])[:12]}, seed {about['seed']}",
+        f"otafl {about['otafl_version']}, torch {about['torch_version']}, {about['device_name']}",
+        f"dims: {dims}",
+    ]
+    if several := origins.format_mixed_versions(about):
+        lines.append(several)
+    if not about["complete"]:
+        done = int(points.notnull().sum())
+        lines.append(f"unfinished: {done} of {points.size} points; the same command resumes it")
+    for line in lines:
         console.print(line)
     print_ends(dataset, console, every, variables)
 
@@ -173,24 +187,6 @@ def print_environment(dataset: xr.Dataset) -> None:
         console.print(" ".join(t if t.isprintable() else repr(t) for t in (f"{name}:", value)))
 
 
-def format_headlines(dataset: xr.Dataset) -> list[str]:
-    """Format the scenario, the versions and the progress of a run."""
-    about, points = dataset.attrs, dataset["final_round"]
-    order = [*points.dims, "trial", "round", "device"]
-    dims = ", ".join(f"{dim} {dataset.sizes[dim]}" for dim in order if dim in dataset.sizes)
-    lines = [
-        f"{about['title']}: scenario {str(about['scenario_hash'])[:12]}, seed {about['seed']}",
-        f"otafl {about['otafl_version']}, torch {about['torch_version']}, {about['device_name']}",
-        f"dims: {dims}",
-    ]
-    if several := origins.format_mixed_versions(about):
-        lines.append(several)
-    if not about["complete"]:
-        done = int(points.notnull().sum())
-        lines.append(f"unfinished: {done} of {points.size} points; the same command resumes it")
-    return lines
-
-
 def compute_end_values(dataset: xr.Dataset, name: str) -> np.ndarray:
     """Return a variable at the end of each trial, [points, trials].
 
@@ -219,7 +215,8 @@ def format_mean_std(values: np.ndarray) -> str:
     mean, std, count = compute_moments(values)
     if count < 2:
         return format_number(mean)
-    std = drop_rounding_noise(mean, std)
+    # a standard deviation, 0 where it is no more than the rounding of equal values
+    std = 0.0 if std < 1e-6 * abs(mean) else std
     places = 1 - math.floor(math.log10(std)) if std else -1
     if 0 <= places <= 6:
         return f"{mean:.{places}f} ± {std:.{places}f}"
@@ -237,11 +234,6 @@ def _compute_medians(ends: np.ndarray) -> np.ndarray | None:
     finite = xr.DataArray(ends, dims=("point", "trial"))
     medians, means = finite.median("trial"), finite.mean("trial")
     return medians.values if (abs(medians - means) > 0.01 * means).any() else None
-
-
-def drop_rounding_noise(mean: float, std: float) -> float:
-    """Return a standard deviation, 0 where it is no more than the rounding of equal values."""
-    return 0.0 if std < 1e-6 * abs(mean) else std
 
 
 def format_number(value: float, digits: int = 4) -> str:

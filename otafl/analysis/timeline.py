@@ -78,7 +78,15 @@ def extract_timeline(ds: xr.Dataset, trial: int = 0, **sel: Any) -> xr.Dataset:
                 f"--sel {dim}={format_value(ds[dim].values[0])}"
             )
     ds = ds.isel(dict.fromkeys(list_axes(ds), 0))
-    columns = _read_columns(ds)
+    # the columns [events] of a point, without the padding
+    there = np.isfinite(ds["timeline_start_s"].values)
+    columns = {name: ds[table].values[there] for name, table in TABLES.items()}
+    order = np.lexsort((columns["device"], columns["start_s"]))
+    columns = {
+        name: values[order] if name.endswith("_s") else values[order].astype(np.int64)
+        for name, values in columns.items()
+    }
+    columns = columns | {"activity": np.array(ACTIVITIES)[columns["activity"]]}
     ends = (0.0, *columns["end_s"], *_drop_nan(ds, "sim_time_s"))
     counts = {name: int(values[-1]) for name in UPDATES if len(values := _drop_nan(ds, name))}
     devices = int(columns["device"].max(initial=-1)) + 1
@@ -92,18 +100,6 @@ def extract_timeline(ds: xr.Dataset, trial: int = 0, **sel: Any) -> xr.Dataset:
     said = {name: {} if name == "activity" else ds[TABLES[name]].attrs for name in COLUMNS}
     events = {name: ("event", values, said[name]) for name, values in columns.items()}
     return xr.Dataset(events, attrs=about | counts)
-
-
-def _read_columns(ds: xr.Dataset) -> dict[str, np.ndarray]:
-    """Return the columns [events] of a point, without the padding."""
-    there = np.isfinite(ds["timeline_start_s"].values)
-    columns = {name: ds[table].values[there] for name, table in TABLES.items()}
-    order = np.lexsort((columns["device"], columns["start_s"]))
-    columns = {
-        name: values[order] if name.endswith("_s") else values[order].astype(np.int64)
-        for name, values in columns.items()
-    }
-    return columns | {"activity": np.array(ACTIVITIES)[columns["activity"]]}
 
 
 def _drop_nan(ds: xr.Dataset, name: str) -> np.ndarray:

@@ -81,20 +81,17 @@ def new(
             f"{target}: is there already and stays as it is; give another file with --out"
         )
     if stem in scenarios:
-        text = _rename(scenarios[stem], target)
+        # under another name, which its comments and its results then have
+        file = scenarios[stem]
+        text = file.read_text(encoding="utf-8")
+        text = re.sub(rf"(scenarios|studies/\w+)/{file.name}", lambda _: str(target), text)
+        text = re.sub(rf"\bresults/{file.stem}\b", f"results/{target.stem}", text)
+        text = re.sub(rf"^name: {file.stem}\b", f"name: {target.stem}", text, flags=re.MULTILINE)
     else:
         comment, _, _ = presets[stem].read_text(encoding="utf-8").partition("\n#\n")
         text = TEMPLATE.format(comment=comment, preset=stem, name=target.stem)
     write_text(target, text)
     typer.echo(f"wrote {target}\nnext: otafl check {target}; otafl run {target}")
-
-
-def _rename(file: Path, target: Path) -> str:
-    """Return a scenario's text under another name, which its comments and its results then have."""
-    text = file.read_text(encoding="utf-8")
-    text = re.sub(rf"(scenarios|studies/\w+)/{file.name}", lambda _: str(target), text)
-    text = re.sub(rf"\bresults/{file.stem}\b", f"results/{target.stem}", text)
-    return re.sub(rf"^name: {file.stem}\b", f"name: {target.stem}", text, flags=re.MULTILINE)
 
 
 def _list() -> None:

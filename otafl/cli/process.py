@@ -59,7 +59,12 @@ def run(command: Callable[[], None]) -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # trick: a result's name may have any character
-    _leave_out_working_folder()
+    # Without the working folder, which `python -m` puts first in the search path: a module there
+    # would take the place of a library's. Code that a scenario names is found all the same, see
+    # `otafl.user_code.loading`. A folder that otafl itself was imported from stays.
+    with contextlib.suppress(FileNotFoundError):  # the working folder was removed
+        if sys.path[0] == os.getcwd() != str(Path(__file__).parents[2]):
+            del sys.path[0]  # trick: as `python -P` would
     os.environ.update(choose_variables())  # trick: libraries read them when they are imported
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
@@ -74,7 +79,12 @@ def run(command: Callable[[], None]) -> None:
         if not interruption.number:
             raise
     if interruption.number:
-        _print_interruption()
+        try:
+            kept = interruption.describe_kept_fn()
+        except Exception:  # a library may be half imported
+            kept = ""
+        with contextlib.suppress(OSError):
+            print(f"otafl: interrupted{kept and f'; {kept}'}", file=sys.stderr)
         _flush_streams()
         sys.exit(128 + interruption.number)
 
@@ -103,23 +113,3 @@ def _set_handlers(handler: signal.Handlers) -> None:
     for number in SIGNALS:
         if signal.getsignal(number) is _interrupt:
             signal.signal(number, handler)  # trick: one signal interrupts, and no later one does
-
-
-def _print_interruption() -> None:
-    try:
-        kept = interruption.describe_kept_fn()
-    except Exception:  # a library may be half imported
-        kept = ""
-    with contextlib.suppress(OSError):
-        print(f"otafl: interrupted{kept and f'; {kept}'}", file=sys.stderr)
-
-
-def _leave_out_working_folder() -> None:
-    """Remove the working folder, which `python -m` puts first, from the module search path.
-
-    A module there would take the place of a library's. The code that a scenario names is found all
-    the same, see `otafl.user_code.loading`. A folder that otafl itself was imported from stays.
-    """
-    with contextlib.suppress(FileNotFoundError):  # the working folder was removed
-        if sys.path[0] == os.getcwd() != str(Path(__file__).parents[2]):
-            del sys.path[0]  # trick: as `python -P` would

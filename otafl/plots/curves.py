@@ -127,7 +127,15 @@ def _draw_panel(ax: Axes, data: xr.Dataset) -> None:
         if data.attrs["choices"]:
             _draw_points(ax, curve, i, len(curves), name)
         else:
-            _draw_line(ax, curve, i, name)
+            seen = curve["drawn"].values
+            at = (curve["at"] if "at" in curve else curve[curve.attrs["x"]]).values[seen]
+            mean, std = (curve[one].values[seen].astype(float) for one in ("mean", "std"))
+            low, high = mean - std, np.where(mean + std < LARGEST, mean + std, np.nan)
+            if curve.attrs["log_y"]:
+                low = np.maximum(low, 0.1 * mean)
+            style = get_style(i, len(at))
+            ax.plot(at, mean, label=name, **style)
+            ax.fill_between(at, low, high, alpha=0.18, linewidth=0, color=style["color"])
     style_axes(ax, x=data.attrs["log_x"], y=data.attrs["log_y"])
     if data.attrs["choices"]:
         names = _list_names(data)
@@ -141,18 +149,6 @@ def _draw_panel(ax: Axes, data: xr.Dataset) -> None:
 
 def _list_names(data: xr.Dataset) -> list[str]:
     return [format_value(value) for value in data[data.attrs["x"]].values]
-
-
-def _draw_line(ax: Axes, curve: xr.Dataset, i: int, name: str) -> None:
-    seen = curve["drawn"].values
-    at = (curve["at"] if "at" in curve else curve[curve.attrs["x"]]).values[seen]
-    mean, std = (curve[one].values[seen].astype(float) for one in ("mean", "std"))
-    low, high = mean - std, np.where(mean + std < LARGEST, mean + std, np.nan)
-    if curve.attrs["log_y"]:
-        low = np.maximum(low, 0.1 * mean)
-    style = get_style(i, len(at))
-    ax.plot(at, mean, label=name, **style)
-    ax.fill_between(at, low, high, alpha=0.18, linewidth=0, color=style["color"])
 
 
 def _draw_points(ax: Axes, curve: xr.Dataset, i: int, curves: int, name: str) -> None:

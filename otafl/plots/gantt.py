@@ -90,23 +90,7 @@ def draw_chart(
     # a row of 200 devices still has its pixels, and three devices do not fill a page
     figure = make_figure((10.0, 1.1 + min(max(0.3 * devices, 1.5), 8.0)))
     ax = figure.subplots()
-    _draw_bars(ax, part)
-    _draw_slots(ax, part)
-    ax.set_xlim(part.attrs["start_s"], part.attrs["until_s"])
-    ax.set_ylim(devices - 0.4, -0.6)
-    ax.set_yticks(range(0, devices, -(-devices // MAX_NAMED)))
-    ax.set(xlabel="simulated time [s]", ylabel="device")
-    ax.spines[["top", "right"]].set_visible(False)
-    if ax.collections:
-        figure.legend(loc="outside right upper", handlelength=1.6)
-    figure.suptitle(part.attrs["title"], fontsize=10)
-    if path is not None:
-        save(figure, path)
-    return figure
-
-
-def _draw_bars(ax: Axes, part: xr.Dataset) -> None:
-    """Draw the bars of each activity that occurs."""
+    # draw the bars of each activity that occurs
     row = part["device"].values
     start = np.maximum(part["start_s"].values, part.attrs["start_s"])
     end = np.minimum(part["end_s"].values, part.attrs["until_s"])
@@ -122,6 +106,18 @@ def _draw_bars(ax: Axes, part: xr.Dataset) -> None:
         }
         corners = start[chosen], end[chosen], y - look.height / 2, y + look.height / 2
         _draw_rectangles(ax, corners, label=name, **style)
+    _draw_slots(ax, part)
+    ax.set_xlim(part.attrs["start_s"], part.attrs["until_s"])
+    ax.set_ylim(devices - 0.4, -0.6)
+    ax.set_yticks(range(0, devices, -(-devices // MAX_NAMED)))
+    ax.set(xlabel="simulated time [s]", ylabel="device")
+    ax.spines[["top", "right"]].set_visible(False)
+    if ax.collections:
+        figure.legend(loc="outside right upper", handlelength=1.6)
+    figure.suptitle(part.attrs["title"], fontsize=10)
+    if path is not None:
+        save(figure, path)
+    return figure
 
 
 def _draw_slots(ax: Axes, slots: xr.Dataset) -> None:

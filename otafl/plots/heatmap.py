@@ -99,7 +99,16 @@ def heatmap_data(
 
 def draw_heatmap(data: xr.Dataset, title: str = "") -> Figure:
     """Draw a figure of `heatmap_data`: one colour bar for all panels."""
-    size = _compute_panel_size(data)
+    # the inches of a panel whose cells hold their value, and rows their name, if they can
+    y, x = (str(dim) for dim in data["mean"].dims[-2:])
+    facet, total = data.attrs["facet"], get_width(data)
+    columns = count_columns(data.sizes[facet] if facet else 1, total)
+    width = min(MAX_INCHES[0] / columns, max(SMALLEST[0], CELL[0] * data.sizes[x]))
+    height = min(MAX_INCHES[1], max(SMALLEST[1], CELL[1] * data.sizes[y]))
+    if total:
+        slim = 0.5 * total / columns
+        height = max(height, width / slim * ROW * min(NAMED, data.sizes[y]))
+    size = width, height
     figure, shows = make_panels(data, size)
     values = data["mean"].values
     finite = values[np.isfinite(values)] if np.isfinite(values).any() else np.zeros(1)
@@ -110,7 +119,20 @@ def draw_heatmap(data: xr.Dataset, title: str = "") -> Figure:
     rows = -(-len(axes) // count_columns(len(axes)))
     bar.set_label(wrap_text(data.attrs["z_label"], count_letters(rows * size[1])))
     finish(figure, data, title, size)
-    _write_values(axes, meshes, norm)
+    # write the value of each cell in it, black or white by its lightness, if all fit
+    cells = [
+        (ax, place, float(value))
+        for ax, mesh in zip(axes, meshes, strict=True)
+        for place, value in np.ma.ndenumerate(np.ma.asarray(mesh.get_array()))
+    ]
+    longest = max((len(format_number(value, 3)) for *_, value in cells), default=1)
+    corners = axes[0].transData.transform([(0, 0), (1, 1)])
+    width, height = 72 / axes[0].figure.dpi * np.abs(corners[1] - corners[0])
+    size = min(LETTERS[1], 0.9 * width / (LETTER * longest), 0.8 * height)
+    for ax, (row, column), value in cells if size >= LETTERS[0] else ():
+        colour = "black" if norm(value) > LIGHT else "white"
+        style: dict[str, Any] = {"fontsize": size, "color": colour, "ha": "center", "va": "center"}
+        ax.text(column, row, format_number(value, 3), **style)
     return figure
 
 
@@ -137,22 +159,6 @@ def _choose_axes(
     return x, y or free.pop(0)
 
 
-def _compute_panel_size(data: xr.Dataset) -> tuple[float, float]:
-    """Return the inches of a panel whose cells hold their value, and rows their name, if they can.
-
-    Of a figure of given width only the shape counts.
-    """
-    y, x = (str(dim) for dim in data["mean"].dims[-2:])
-    facet, total = data.attrs["facet"], get_width(data)
-    columns = count_columns(data.sizes[facet] if facet else 1, total)
-    width = min(MAX_INCHES[0] / columns, max(SMALLEST[0], CELL[0] * data.sizes[x]))
-    height = min(MAX_INCHES[1], max(SMALLEST[1], CELL[1] * data.sizes[y]))
-    if total:
-        slim = 0.5 * total / columns
-        height = max(height, width / slim * ROW * min(NAMED, data.sizes[y]))
-    return width, height
-
-
 def _draw_panel(ax: Axes, data: xr.Dataset, norm: Any) -> QuadMesh:
     """Draw cells of equal size; row 0 is below, column 0 at the left."""
     y, x = (str(dim) for dim in data["mean"].dims)
@@ -172,23 +178,6 @@ def _draw_panel(ax: Axes, data: xr.Dataset, norm: Any) -> QuadMesh:
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
     return mesh
-
-
-def _write_values(axes: list[Axes], meshes: list[QuadMesh], norm: Any) -> None:
-    """Write the value of each cell in it, black or white by its lightness, if all fit."""
-    cells = [
-        (ax, place, float(value))
-        for ax, mesh in zip(axes, meshes, strict=True)
-        for place, value in np.ma.ndenumerate(np.ma.asarray(mesh.get_array()))
-    ]
-    longest = max((len(format_number(value, 3)) for *_, value in cells), default=1)
-    corners = axes[0].transData.transform([(0, 0), (1, 1)])
-    width, height = 72 / axes[0].figure.dpi * np.abs(corners[1] - corners[0])
-    size = min(LETTERS[1], 0.9 * width / (LETTER * longest), 0.8 * height)
-    for ax, (row, column), value in cells if size >= LETTERS[0] else ():
-        colour = "black" if norm(value) > LIGHT else "white"
-        style: dict[str, Any] = {"fontsize": size, "color": colour, "ha": "center", "va": "center"}
-        ax.text(column, row, format_number(value, 3), **style)
 
 
 RECIPE = FigureRecipe(

@@ -109,7 +109,14 @@ def draw_pareto(data: xr.Dataset, title: str = "") -> Figure:
     names = list(dict.fromkeys(name for points in fronts for *_, name in points if name))
     if len(names) <= NOTED:
         for (ax, _), points in zip(axes, fronts, strict=True):
-            _number_points(ax, points, names)
+            # write beside each point of the front the number that its name has in the legend
+            ax.margins(0.1)  # numbers stay between the axes
+            outline = [withStroke(linewidth=2, foreground="white")]
+            style: dict[str, Any] = {"fontsize": "small", "path_effects": outline, "zorder": 4}
+            for x, y, name in points:
+                if name:
+                    number = str(names.index(name) + 1)
+                    ax.annotate(number, (x, y), (5, 5), textcoords="offset points", **style)
     hue = attrs["hue"]
     handles, texts = _build_legend(data, names if len(names) <= NOTED else [])
     add_legend(figure, data, handles, texts, format_label(data[hue], hue) if hue else "")
@@ -171,15 +178,7 @@ def _draw_panel(ax: Axes, data: xr.Dataset) -> list[Point]:
             own = style | {"mfc": fill, "elinewidth": 0.8, "zorder": 3}
             ax.errorbar(part["x"], part["y"], up, across, **own)
     style_axes(ax, x=data.attrs["log_x"], y=data.attrs["log_y"])
-    points = _name_front(data)
-    if points:
-        across, up, _ = zip(*points, strict=True)
-        ax.plot(across, up, drawstyle="steps-post", color="0.35", linewidth=1.2, zorder=2)
-    return points
-
-
-def _name_front(data: xr.Dataset) -> list[Point]:
-    """Return the front from the best x on; names tell the axes without a colour."""
+    # the front from the best x on; names tell the axes without a colour
     others = [str(dim) for dim in data["x"].dims if dim != data.attrs["hue"]]
     points = []
     for place in np.argwhere(data["front"].values):
@@ -187,18 +186,11 @@ def _name_front(data: xr.Dataset) -> list[Point]:
         name = ", ".join(quantities.name_value(one[dim]) for dim in others)
         points.append((float(one["x"]), float(one["y"]), name))
     sign = 1.0 if data.attrs["x_better"] == "lower" else -1.0
-    return sorted(points, key=lambda point: sign * point[0])
-
-
-def _number_points(ax: Axes, points: list[Point], names: list[str]) -> None:
-    """Write beside each point of the front the number that its name has in the legend."""
-    ax.margins(0.1)  # numbers stay between the axes
-    outline = [withStroke(linewidth=2, foreground="white")]
-    style: dict[str, Any] = {"fontsize": "small", "path_effects": outline, "zorder": 4}
-    for x, y, name in points:
-        if name:
-            number = str(names.index(name) + 1)
-            ax.annotate(number, (x, y), (5, 5), textcoords="offset points", **style)
+    points = sorted(points, key=lambda point: sign * point[0])
+    if points:
+        across, up, _ = zip(*points, strict=True)
+        ax.plot(across, up, drawstyle="steps-post", color="0.35", linewidth=1.2, zorder=2)
+    return points
 
 
 def _build_legend(data: xr.Dataset, names: list[str]) -> tuple[list[Any], list[str]]:

@@ -97,7 +97,35 @@ def check(dataset: xr.Dataset) -> dict[str, Any]:
     read_scenario(attributes)
     if origins.ATTRIBUTE in attributes:
         origins.read(attributes)
-    _check_variables(dataset, axes)
+    # check that a result has the variables that every reader counts on, of the right kinds
+    wanted = {name: (name, "iuf") for name in ("round", "trial") if name in dataset.dims}
+    if "point" in dataset.dims:
+        wanted |= {"point_index": ("point", "iu"), "final_round": ("point", "iuf")}
+    for axis in axes:
+        if axis["dim"] in dataset.dims:
+            wanted |= {
+                name: (axis["dim"], "iuf" if are_numbers(one["values"]) else TEXT)
+                for name, one in axis["coords"].items()
+            }
+    for name, (dim, kinds) in wanted.items():
+        found = dataset[name] if name in dataset.coords else None
+        what = "text" if kinds == TEXT else "numbers"
+        is_there = found is not None and found.dims == (dim,) and found.dtype.kind in kinds
+        if found is None or not is_there or not found.size or found.isnull().any():
+            raise UserError(f"variable {name}: expected {what} along the dimension {dim}")
+        if kinds == TEXT and not all(str(value).isprintable() for value in found.values):
+            raise UserError(f"variable {name}: expected lines of text")
+    if "round" in dataset.dims and (np.diff(dataset["round"].values) <= 0).any():
+        raise UserError("variable round: expected numbers that rise")
+    if "point" in dataset.dims:
+        index, points = dataset["point_index"].values, math.prod(axis["size"] for axis in axes)
+        if len({*index.tolist()}) < len(index) or ((index < 0) | (index >= points)).any():
+            raise UserError(f"variable point_index: expected different numbers below {points}")
+    for key, one in dataset.variables.items():
+        for kind in {"units", "long_name"} & one.attrs.keys():
+            _check_line(f"{kind} of {key}", one.attrs[kind])
+    for key, values in dataset.data_vars.items():
+        _check_values(str(key), values)
     return attributes
 
 
@@ -175,38 +203,6 @@ def _format_given(attributes: Mapping[str, Any], name: str) -> str:
 
 def _shorten(value: Any) -> str:
     return shorten(repr(value), 40)
-
-
-def _check_variables(dataset: xr.Dataset, axes: list[dict[str, Any]]) -> None:
-    """Check that a result has the variables that every reader counts on, of the right kinds."""
-    wanted = {name: (name, "iuf") for name in ("round", "trial") if name in dataset.dims}
-    if "point" in dataset.dims:
-        wanted |= {"point_index": ("point", "iu"), "final_round": ("point", "iuf")}
-    for axis in axes:
-        if axis["dim"] in dataset.dims:
-            wanted |= {
-                name: (axis["dim"], "iuf" if are_numbers(one["values"]) else TEXT)
-                for name, one in axis["coords"].items()
-            }
-    for name, (dim, kinds) in wanted.items():
-        found = dataset[name] if name in dataset.coords else None
-        what = "text" if kinds == TEXT else "numbers"
-        is_there = found is not None and found.dims == (dim,) and found.dtype.kind in kinds
-        if found is None or not is_there or not found.size or found.isnull().any():
-            raise UserError(f"variable {name}: expected {what} along the dimension {dim}")
-        if kinds == TEXT and not all(str(value).isprintable() for value in found.values):
-            raise UserError(f"variable {name}: expected lines of text")
-    if "round" in dataset.dims and (np.diff(dataset["round"].values) <= 0).any():
-        raise UserError("variable round: expected numbers that rise")
-    if "point" in dataset.dims:
-        index, points = dataset["point_index"].values, math.prod(axis["size"] for axis in axes)
-        if len({*index.tolist()}) < len(index) or ((index < 0) | (index >= points)).any():
-            raise UserError(f"variable point_index: expected different numbers below {points}")
-    for key, one in dataset.variables.items():
-        for kind in {"units", "long_name"} & one.attrs.keys():
-            _check_line(f"{kind} of {key}", one.attrs[kind])
-    for key, values in dataset.data_vars.items():
-        _check_values(str(key), values)
 
 
 def _check_values(name: str, values: xr.DataArray) -> None:
