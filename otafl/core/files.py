@@ -75,7 +75,12 @@ def write_atomically(path: Path, replaces: bool = False) -> Iterator[Path]:
         now = temporary.stat().st_mtime
         os.replace(temporary, path)
         _flush(path.parent)
-        _remove_stale(path, now)
+        # remove the temporary files for a path that are old by the clock of the file system
+        pattern = re.compile(rf"\.{re.escape(path.name)}\.{TEMPORARY}")
+        for one in path.parent.iterdir():
+            with contextlib.suppress(OSError):
+                if pattern.fullmatch(one.name) and now - one.lstat().st_mtime > STALE_AFTER_S:
+                    one.unlink()
     except OSError as error:
         reason = error.strerror or (temporary and _find_reason(temporary)) or error
         raise WriteError(f"{path}: cannot be written: {reason}") from error
@@ -164,15 +169,6 @@ def create_beside(path: Path) -> Path:
         with contextlib.suppress(FileExistsError):
             os.close(os.open(temporary, only_new, 0o666))
             return temporary
-
-
-def _remove_stale(path: Path, written_at: float) -> None:
-    """Remove the temporary files for a path that are old by the clock of the file system."""
-    pattern = re.compile(rf"\.{re.escape(path.name)}\.{TEMPORARY}")
-    for one in path.parent.iterdir():
-        with contextlib.suppress(OSError):
-            if pattern.fullmatch(one.name) and written_at - one.lstat().st_mtime > STALE_AFTER_S:
-                one.unlink()
 
 
 def _flush(path: Path) -> None:

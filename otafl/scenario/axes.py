@@ -311,11 +311,7 @@ def _find_fault(track: Track, sweep: Sweep, tree: Any) -> str:
     twice = [label for label, one in zip(labels, plain, strict=True) if counts[one] > 1]
     if twice and not track.is_joint:
         return f"sweep: {key}: {format_value(twice[0])} is listed twice; keep one"
-    return _find_lost_keys(track, sweep, tree)
-
-
-def _find_lost_keys(track: Track, sweep: Sweep, tree: Any) -> str:
-    """Describe the given keys of a section that no value of a track has, or return no text."""
+    # describe the given keys of a section that no value of a track has, or return no text
     section = get_value(tree, track.path)
     if not track.chooses_component or track.keeps_keys or not isinstance(section, Mapping):
         return ""

@@ -44,12 +44,42 @@ def list_notes(points: Sequence[Point]) -> list[str]:
     """
     kinds = ((point.coords, find_power_constraint(point.scenario)) for point in points)
     budgets = describe_power_budgets([(at, kind) for at, kind in kinds if kind is not None])
+    # given settings without effect at all points with their component, the first value of each
+    idle: dict[tuple[Path, str, str], str] = {}
+    used = set()
+    for scenario in (point.scenario for point in points[:MAX_IDLE]):
+        for path, section in iterate_sections(scenario):
+            if isinstance(section, CustomPart):
+                continue
+            for key, other in section.idle_without.items():
+                place, name = (path, getattr(section, "name", ""), key), format_path(path)
+                if not section.is_off(other):
+                    used.add(place)
+                elif not section.is_default(key) and place not in idle:
+                    idle[place] = (
+                        f"{name}.{key}: {getattr(section, key)} without effect, because "
+                        f"{name}.{other} is off; set {other}, or leave {key} out"
+                    )
+    # the notes of the sections of the points, each sentence once
+    said: list[str] = []
+    for names, about in (
+        (("algorithm",), ("algorithm", "transport", "data")),
+        (("transport", "topology"), ("transport", "topology", "channel", "seed")),
+        (("channel",), ("channel", "training")),
+    ):
+        different: dict[str, Scenario] = {}
+        for scenario in (point.scenario for point in points):
+            values = [getattr(scenario, name) for name in about]
+            different.setdefault(repr((*values, scenario.devices.count)), scenario)
+        for scenario in itertools.islice(different.values(), MAX_ASKED):
+            for name in names:
+                said += getattr(scenario, name).values.list_notes(scenario)
     return [
         *_note_idle_policies(points),
-        *_note_idle_settings(points),
+        *dict.fromkeys(text for place, text in idle.items() if place not in used),
         *_note_clipped_models(points),
         *([budgets] if budgets else ()),
-        *_collect_section_notes(points),
+        *dict.fromkeys(said),
     ]
 
 
@@ -70,47 +100,6 @@ def _note_clipped_models(points: Sequence[Point]) -> list[str]:
             f"use {instead or 'an algorithm that sends increments, such as fedavg'}"
         )
     return list(dict.fromkeys(said))
-
-
-def _collect_section_notes(points: Sequence[Point]) -> list[str]:
-    """Return the notes of the sections of the points, each sentence once."""
-    said: list[str] = []
-    for names, about in (
-        (("algorithm",), ("algorithm", "transport", "data")),
-        (("transport", "topology"), ("transport", "topology", "channel", "seed")),
-        (("channel",), ("channel", "training")),
-    ):
-        different: dict[str, Scenario] = {}
-        for scenario in (point.scenario for point in points):
-            key = [getattr(scenario, name) for name in about]
-            different.setdefault(repr((*key, scenario.devices.count)), scenario)
-        for scenario in itertools.islice(different.values(), MAX_ASKED):
-            for name in names:
-                said += getattr(scenario, name).values.list_notes(scenario)
-    return list(dict.fromkeys(said))
-
-
-def _note_idle_settings(points: Sequence[Point]) -> list[str]:
-    """Return a sentence for each given setting without effect at all points with its component.
-
-    A setting with several values is noted once, with the first.
-    """
-    idle: dict[tuple[Path, str, str], str] = {}
-    used = set()
-    for scenario in (point.scenario for point in points[:MAX_IDLE]):
-        for path, section in iterate_sections(scenario):
-            if isinstance(section, CustomPart):
-                continue
-            for key, other in section.idle_without.items():
-                place, name = (path, getattr(section, "name", ""), key), format_path(path)
-                if not section.is_off(other):
-                    used.add(place)
-                elif not section.is_default(key) and place not in idle:
-                    idle[place] = (
-                        f"{name}.{key}: {getattr(section, key)} without effect, because "
-                        f"{name}.{other} is off; set {other}, or leave {key} out"
-                    )
-    return list(dict.fromkeys(text for place, text in idle.items() if place not in used))
 
 
 def _note_idle_policies(points: Sequence[Point]) -> list[str]:

@@ -129,7 +129,25 @@ class _Builder:
                 self._source.places[(*path, index)] = _get_place(item.start_mark)
             return [self.build(item, (*path, i), above) for i, item in enumerate(node.value)]
         if isinstance(node, yaml.MappingNode) and tag == "map":
-            return self._build_mapping(node, path, above)
+            merged: dict[str, Any] = {}
+            own: dict[str, Any] = {}
+            is_merge = [key.tag == "tag:yaml.org,2002:merge" for key, _ in node.value]
+            for _, value in itertools.compress(node.value, is_merge):
+                if not isinstance(value, yaml.MappingNode):
+                    raise _make_error("<< stands before something else than a mapping", value)
+                merged |= self.build(value, path, above)
+            for key, value in itertools.compress(node.value, map(operator.not_, is_merge)):
+                if key.tag != "tag:yaml.org,2002:str":
+                    shown = f" '{key.value}'" if isinstance(key, yaml.ScalarNode) else ""
+                    raise _make_error(f"the key{shown} is not text; quote it", key)
+                here, place = (*path, key.value), _get_place(key.start_mark)
+                if key.value in own:
+                    first = self._source.places[here][0]
+                    text = f"the key '{key.value}' is given twice, first in line {first}; keep one"
+                    raise YamlError(text, place)
+                self._source.places[here] = place  # in place of one of `<<`
+                own[key.value] = self.build(value, here, above)
+            return merged | own
         if not isinstance(node, yaml.ScalarNode) or tag not in _SCALARS:
             raise _make_error(f"could not determine a constructor for the tag {node.tag!r}", node)
         if tag == "null" and not node.value:
@@ -138,29 +156,6 @@ class _Builder:
             return _SCALARS[tag](node)
         except (ValueError, KeyError) as error:
             raise _make_error(f"'{shorten(node.value, 20)}' is no {tag}", node) from error
-
-    def _build_mapping(
-        self, node: yaml.MappingNode, path: Path, above: tuple[yaml.Node, ...]
-    ) -> dict[str, Any]:
-        merged: dict[str, Any] = {}
-        own: dict[str, Any] = {}
-        is_merge = [key.tag == "tag:yaml.org,2002:merge" for key, _ in node.value]
-        for _, value in itertools.compress(node.value, is_merge):
-            if not isinstance(value, yaml.MappingNode):
-                raise _make_error("<< stands before something else than a mapping", value)
-            merged |= self.build(value, path, above)
-        for key, value in itertools.compress(node.value, map(operator.not_, is_merge)):
-            if key.tag != "tag:yaml.org,2002:str":
-                shown = f" '{key.value}'" if isinstance(key, yaml.ScalarNode) else ""
-                raise _make_error(f"the key{shown} is not text; quote it", key)
-            here, place = (*path, key.value), _get_place(key.start_mark)
-            if key.value in own:
-                first = self._source.places[here][0]
-                text = f"the key '{key.value}' is given twice, first in line {first}; keep one"
-                raise YamlError(text, place)
-            self._source.places[here] = place  # in place of one of `<<`
-            own[key.value] = self.build(value, here, above)
-        return merged | own
 
 
 def _make_error(text: str, node: Any) -> YamlError:

@@ -83,15 +83,6 @@ class _RunOptions:
                 "give one of the two"
             )
 
-    def check_in_memory(self) -> None:
-        """Raise UserError for an option that needs files, as a run in memory has none."""
-        for name in ("workers", "scheduler", "checkpoint_every"):
-            if value := getattr(self, name):
-                raise UserError(
-                    f"{name}={value!r}: works through files, and a run in memory has none; "
-                    "also give out='NAME.nc'"
-                )
-
 
 def run(
     scenario: Scenario,
@@ -132,7 +123,13 @@ def run(
     """
     way = _RunOptions(progress, workers, scheduler, checkpoint_every, tell)
     if out is None:
-        way.check_in_memory()
+        # raise UserError for an option that needs files, as a run in memory has none
+        for name in ("workers", "scheduler", "checkpoint_every"):
+            if value := getattr(way, name):
+                raise UserError(
+                    f"{name}={value!r}: works through files, and a run in memory has none; "
+                    "also give out='NAME.nc'"
+                )
         return _run_in_memory(scenario, progress, tell)
     store = Store(get_unfinished_folder(out).absolute())
     models, tracks = trained.get_models_folder(out), tracking.get_track_folder(out)

@@ -60,7 +60,29 @@ def is_finished(out: Path, scenario: Scenario, tell: Callable[[str], None]) -> b
             f"{out}: is there already, and no result that can be read; {REPLACE}"
         ) from error
     if stored["scenario_hash"] == compute_scenario_hash(scenario):
-        other = ", ".join(sorted(_find_differences(out, stored, scenario)))
+        # what a result was computed by that is not the same now
+        made = origins.read(stored)
+        points = expand(scenario)
+        found, outdated = set[str](), set[str]()
+        for origin in made:
+            for number in origin.points & set(range(len(points))):
+                one = points[number].scenario
+                outdated |= set(list_changed(origin.sources or {}, hash_custom_sources(one)))
+                now, before = hash_inputs(one), (origin.inputs or {}).items()
+                found |= {name for name, known in before if now.get(name, known) != known}
+            versions = origin.versions.items()
+            found |= {name for name, version in versions if get_versions().get(name) != version}
+        if outdated and not _is_own_file(out, scenario):
+            raise UserError(
+                f"{out}: {format_changed(outdated)} since it was computed; undo the change, "
+                f"{REPLACE}"
+            )
+        if stored["device_name"] != get_device_name(scenario.engine.device):
+            found.add("processor")
+        rows = {(point.index, trial) for point in points for trial in range(scenario.trials)}
+        if scenario.output.save_models and _list_model_rows(out) != rows:
+            found.add("models")
+        other = ", ".join(sorted(found | outdated))
     else:
         other = _find_changes(out, stored, scenario)
     if other:
@@ -91,34 +113,6 @@ def _find_changes(out: Path, stored: Mapping[str, Any], scenario: Scenario) -> s
 def _is_own_file(out: Path, scenario: Scenario) -> bool:
     """Return whether a file is the one that is replaced when its scenario is changed."""
     return out.absolute() == name_own_file(scenario).absolute()
-
-
-def _find_differences(out: Path, stored: Mapping[str, Any], scenario: Scenario) -> set[str]:
-    """Return what a result was computed by that is not the same now.
-
-    Raises UserError if that is user-defined code, and the file not the scenario's own.
-    """
-    made = origins.read(stored)
-    points = expand(scenario)
-    found, outdated = set[str](), set[str]()
-    for origin in made:
-        for number in origin.points & set(range(len(points))):
-            one = points[number].scenario
-            outdated |= set(list_changed(origin.sources or {}, hash_custom_sources(one)))
-            now, before = hash_inputs(one), (origin.inputs or {}).items()
-            found |= {name for name, known in before if now.get(name, known) != known}
-        versions = origin.versions.items()
-        found |= {name for name, version in versions if get_versions().get(name) != version}
-    if outdated and not _is_own_file(out, scenario):
-        raise UserError(
-            f"{out}: {format_changed(outdated)} since it was computed; undo the change, {REPLACE}"
-        )
-    if stored["device_name"] != get_device_name(scenario.engine.device):
-        found.add("processor")
-    rows = {(point.index, trial) for point in points for trial in range(scenario.trials)}
-    if scenario.output.save_models and _list_model_rows(out) != rows:
-        found.add("models")
-    return found | outdated
 
 
 def _list_model_rows(out: Path) -> set[tuple[int, int]] | None:

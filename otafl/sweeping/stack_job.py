@@ -81,7 +81,19 @@ def run_job(job: Job, report: Report, waits: bool = False) -> Outcome:
     store, stack = Store(job.folder), job.stack
     notes: list[str] = []
     try:
-        _check_same_program(job)
+        # raise UserError unless programs and the user's code are here what they are at the client
+        if job.versions != get_versions():
+            raise UserError(
+                f"this worker has {_format_versions(get_versions())}, the client "
+                f"{_format_versions(job.versions)}; install the same versions everywhere"
+            )
+        sources.check_unchanged()
+        other = sources.list_changed(job.sources, hash_files(job.stack.scenario))
+        if other:
+            raise UserError(
+                f"{', '.join(other)}: changed while the sweep ran, or differs between client and "
+                "workers; with the same files everywhere, the same command continues"
+            )
         with store.lock(stack.name, waits):
             if not store.holds(stack, job.scenario.output.save_models):
                 _compute(job, store, report, notes)
@@ -160,22 +172,6 @@ def free_memory() -> None:
     gc.collect()  # trick: its tensors lie in cycles, and the collector counts objects, not bytes
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
-
-
-def _check_same_program(job: Job) -> None:
-    """Raise UserError unless programs and the user's code are here what they are at the client."""
-    if job.versions != get_versions():
-        raise UserError(
-            f"this worker has {_format_versions(get_versions())}, the client "
-            f"{_format_versions(job.versions)}; install the same versions everywhere"
-        )
-    sources.check_unchanged()
-    other = sources.list_changed(job.sources, hash_files(job.stack.scenario))
-    if other:
-        raise UserError(
-            f"{', '.join(other)}: changed while the sweep ran, or differs between client and "
-            "workers; with the same files everywhere, the same command continues"
-        )
 
 
 def _compute(job: Job, store: Store, report: Report, notes: list[str]) -> None:

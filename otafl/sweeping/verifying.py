@@ -99,7 +99,20 @@ def _verify_one(path: Path, alone: bool = False) -> Finding:
     """
     try:
         has_checksum = checksums.check(path)
-        _check_content(path, has_checksum)
+        # read a file as far as it says what it is, and a result without a checksum to its end
+        if path.suffix == ".nc":
+            part = open_part(path) if has_checksum else read_part(path)
+            part.close()
+        elif path.name == SWEEP_FILE:
+            read_sweep_file(path.parent)
+        elif path.suffix == ".json":
+            Store(path.parent).read_sizes()
+        else:
+            kept = torch.load(path, "cpu", weights_only=True, mmap=True)
+            if "otafl_models" in kept:
+                trained.read(path)
+            elif not {"recorder", "rounds"} <= kept.keys():
+                raise UserError(f"{path}: holds no models or checkpoint of otafl; {HINT}")
     except (DamagedError, ChecksumError, OSError) as error:
         return Finding(path, f"damaged: {format_reason(error)}")
     except UserError as error:
@@ -109,20 +122,3 @@ def _verify_one(path: Path, alone: bool = False) -> Finding:
     except Exception:  # what unpickling of foreign bytes may raise
         return Finding(path, "damaged: it holds nothing of otafl that can be read")
     return Finding(path, note="" if has_checksum or path.suffix == ".json" else NO_CHECKSUM)
-
-
-def _check_content(path: Path, has_checksum: bool) -> None:
-    """Read a file as far as it says what it is, and a result without a checksum to its end."""
-    if path.suffix == ".nc":
-        part = open_part(path) if has_checksum else read_part(path)
-        part.close()
-    elif path.name == SWEEP_FILE:
-        read_sweep_file(path.parent)
-    elif path.suffix == ".json":
-        Store(path.parent).read_sizes()
-    else:
-        kept = torch.load(path, "cpu", weights_only=True, mmap=True)
-        if "otafl_models" in kept:
-            trained.read(path)
-        elif not {"recorder", "rounds"} <= kept.keys():
-            raise UserError(f"{path}: holds no models or checkpoint of otafl; {HINT}")
