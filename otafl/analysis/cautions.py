@@ -18,7 +18,12 @@ import xarray as xr
 
 from otafl.analysis.points import build_labels, is_numeric, list_axes
 from otafl.core.suggestions import format_count
-from otafl.results.end_values import find_end_rounds, select_at_end, select_end_total
+from otafl.results.end_values import (
+    describe_diverged,
+    find_end_rounds,
+    select_at_end,
+    select_end_total,
+)
 from otafl.results.header import read_scenario
 from otafl.scenario.axes import format_label
 from otafl.scenario.notes import KINDS, describe_power_budgets
@@ -332,3 +337,15 @@ def describe_mixed_budgets(ds: xr.Dataset) -> str:
         if number in range(len(KINDS))  # not NaN, and nothing that only another program writes
     ]
     return describe_power_budgets(points)
+
+
+def list_cautions(ds: xr.Dataset) -> list[str]:
+    """List what holds for a result besides guesses: lost trials and updates, unlike budgets."""
+    every = (
+        describe_diverged,
+        describe_lost_runs,
+        describe_arrivals,
+        describe_round_interval,
+        describe_mixed_budgets,
+    )
+    return [said for describe in every if (said := describe(ds))]

@@ -13,7 +13,6 @@ from rich.console import Console
 from rich.table import Table
 
 from otafl.analysis import cautions
-from otafl.analysis.cautions import describe_mixed_budgets
 from otafl.analysis.points import (
     MAIN_VARIABLES,
     build_labels,
@@ -25,7 +24,7 @@ from otafl.core.console import make_console
 from otafl.core.suggestions import format_count
 from otafl.losses.metrics import list_variables
 from otafl.results import origins
-from otafl.results.end_values import describe_diverged, select_end_total
+from otafl.results.end_values import select_end_total
 
 SUMMARISED = ("test", "personal_own_test", "tuned_own_test", "local_own_test", "validation")
 """Tested models whose metrics of values and tokens are shown."""
@@ -159,15 +158,8 @@ def print_ends(
         + ", or fewer where a cell states n"
         * is_less
     )
-    for describe in (
-        describe_diverged,
-        cautions.describe_lost_runs,
-        cautions.describe_arrivals,
-        cautions.describe_round_interval,
-        describe_mixed_budgets,
-    ):
-        if said := describe(dataset):
-            console.print(said)
+    for said in cautions.list_cautions(dataset):
+        console.print(said)
     if hidden:
         console.print(f"{hidden} points between are not shown; otafl show --all shows them")
     if left_out:

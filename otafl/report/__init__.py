@@ -18,14 +18,12 @@ import jinja2
 import xarray as xr
 
 from otafl.analysis import cautions
-from otafl.analysis.cautions import describe_mixed_budgets
 from otafl.analysis.points import describe_slices, select_slices
 from otafl.core.suggestions import format_count
 from otafl.report import pictures, tables
 from otafl.report.explorer import build_explorer, describe_missing, load_library
 from otafl.report.pictures import MAX_POINTS
 from otafl.results import origins
-from otafl.results.end_values import describe_diverged
 
 __all__ = ["describe_missing", "render_page"]
 
@@ -123,15 +121,7 @@ def list_notices(ds: xr.Dataset) -> list[str]:
         )
     if several := origins.format_mixed_versions(ds.attrs):
         said.append(f"{several[0].upper()}{several[1:]}.")
-    if lost := describe_diverged(ds):
-        said.append(f"{lost}.")
-    more = (
-        cautions.describe_lost_runs(ds),
-        cautions.describe_arrivals(ds),
-        cautions.describe_round_interval(ds),
-        describe_mixed_budgets(ds),
-    )
-    said += [f"{text[0].upper()}{text[1:]}." for text in more if text]
+    said += [f"{text[0].upper()}{text[1:]}." for text in cautions.list_cautions(ds)]
     trials = points.size * ds.sizes["trial"]
     for name, text in (
         ("end_round", "ended early, with no time or no devices left; their last values are kept"),
