@@ -203,7 +203,15 @@ class Laser(FeedbackCodec):
 
     def _plan(self, group: Group, index: int, context: Context) -> _Sent:
         """Return the parts of a group, their common factors and their gains in a round."""
-        parts = self._list_parts(group)
+        # list the parts of a group: its tensors, or the layers in a tensor of a whole model
+        flat = sum(math.prod(shape) for shape in self.model_shapes.values())
+        parts: Shapes = {}
+        for name, shape in get_shapes(group).items():
+            if shape == (flat,):
+                parts |= {f"{name}.{part}": own for part, own in self.model_shapes.items()}
+            else:
+                parts[name] = shape
+        parts = parts
         is_left = int(context.round) % 2 == 0
         trials, bases = context.cohort.num_trials, {}
         for name, shape in parts.items():
@@ -213,17 +221,6 @@ class Laser(FeedbackCodec):
                 bases[name] = basis.expand(trials, -1, -1)
         gains = self._compute_gains(index, parts, bases, is_left, context)
         return _Sent(get_shapes(group), parts, bases, gains, is_left)
-
-    def _list_parts(self, group: Group) -> Shapes:
-        """List the parts of a group: its tensors, or the layers in a tensor of a whole model."""
-        flat = sum(math.prod(shape) for shape in self.model_shapes.values())
-        parts: Shapes = {}
-        for name, shape in get_shapes(group).items():
-            if shape == (flat,):
-                parts |= {f"{name}.{part}": own for part, own in self.model_shapes.items()}
-            else:
-                parts[name] = shape
-        return parts
 
     def _get_factor(
         self, index: int, name: str, shape: tuple[int, ...], rank: int, is_left: bool
@@ -275,7 +272,20 @@ class Laser(FeedbackCodec):
         decoded = super().decode(replace(received, per_device=None))
         for index, tensors in enumerate(received.mean):
             if index in self._sent:
-                self._keep(index, tensors)
+                # store factors and norms of the mean, except in trials that received nothing
+                sent = self._sent[index]
+                for name, block in _remove_gains(sent, tensors).items():
+                    norm = torch.linalg.vector_norm(block.flatten(1), dim=1)
+                    usable = (norm > 0) & norm.isfinite()
+                    key = index, name, sent.is_left
+                    old = self._norms.get(key)
+                    self._norms[key] = norm.where(usable, 1.0 if old is None else old)
+                    if name in sent.bases:
+                        other, clean = not sent.is_left, block.where(usable[:, None, None], 0.0)
+                        rank = clean.shape[2]
+                        kept = self._get_factor(index, name, sent.parts[name], rank, other)
+                        fresh = orthonormalise(clean)
+                        self._factors[index, name, other] = fresh.where(usable[:, None, None], kept)
         return decoded
 
     def decode_group(self, index: int, tensors: Tensors) -> Tensors:
@@ -283,22 +293,6 @@ class Laser(FeedbackCodec):
             return tensors
         sent = self._sent[index]
         return unflatten(sent.expand(_remove_gains(sent, tensors)), sent.shapes)
-
-    def _keep(self, index: int, tensors: Tensors) -> None:
-        """Store factors and norms of the mean, except in trials that received nothing."""
-        sent = self._sent[index]
-        for name, block in _remove_gains(sent, tensors).items():
-            norm = torch.linalg.vector_norm(block.flatten(1), dim=1)
-            usable = (norm > 0) & norm.isfinite()
-            key = index, name, sent.is_left
-            old = self._norms.get(key)
-            self._norms[key] = norm.where(usable, 1.0 if old is None else old)
-            if name in sent.bases:
-                other, clean = not sent.is_left, block.where(usable[:, None, None], 0.0)
-                rank = clean.shape[2]
-                kept = self._get_factor(index, name, sent.parts[name], rank, other)
-                fresh = orthonormalise(clean)
-                self._factors[index, name, other] = fresh.where(usable[:, None, None], kept)
 
 
 def orthonormalise(columns: Tensor) -> Tensor:

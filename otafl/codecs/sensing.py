@@ -68,14 +68,6 @@ class Sensing:
             self._matrices[key] = normal / rows**0.5
         return self._matrices[key]
 
-    def get_pseudo_inverse(self, matrix: Tensor) -> Tensor:
-        """Return A^T (A A^T)^-1 [n, m] of a matrix A [m, n], computed once for each shape."""
-        known = self._inverses.get(tuple(matrix.shape))
-        if known is None or known[0] is not matrix:
-            known = matrix, torch.linalg.pinv(matrix)
-            self._inverses[tuple(matrix.shape)] = known
-        return known[1]
-
     def get_threshold(self, rows: int, columns: int) -> float:
         """Return the threshold of a matrix [m, n]."""
         own: float | str = self._settings.threshold
@@ -187,7 +179,12 @@ class CompressedSensing(FeedbackCodec):
         chunks, matrix = self._count_chunks(num_coordinates)
         measured = tensors[MEASURED].unflatten(1, (chunks, -1))
         if self.settings.estimate == "linear":
-            x = measured @ self._sensing.get_pseudo_inverse(matrix).mT
+            # A^T (A A^T)^-1 [n, m] of a matrix A [m, n], computed once for each shape
+            known = self._sensing._inverses.get(tuple(matrix.shape))
+            if known is None or known[0] is not matrix:
+                known = matrix, torch.linalg.pinv(matrix)
+                self._sensing._inverses[tuple(matrix.shape)] = known
+            x = measured @ known[1].mT
         else:
             x = self._sensing.recover(measured, matrix)
         return unflatten(x.mT.flatten(1)[:, :num_coordinates], shapes)
@@ -248,27 +245,8 @@ class MatrixSensing(Codec):
     def encode(
         self, payload: Payload, memory: Tensors, cohort: Cohort, round: int, streams: Streams
     ) -> tuple[Payload, Tensors]:
-        self._side = self._choose_common_side(
-            [group for group in payload if group.route == "uplink"]
-        )
-        return super().encode(payload, memory, cohort, round, streams)
-
-    def encode_group(
-        self, group: Group, index: int, memory: Tensors, context: Context
-    ) -> EncodedGroup:
-        """Return the measurements A W of the matrices with the measured side."""
-        blocks = dict(group.tensors)
-        for name, block in group.tensors.items():
-            if self._side in _get_sides(block):
-                self._cuts[index, name] = tuple(block.shape[1:]), block.shape[1] != self._side
-                cut = _Matricisation(*self._cuts[index, name])
-                blocks[name] = cut.transpose(
-                    cut.transpose(block.flatten(2)) @ self._get_matrix(name).mT
-                )
-        return replace(group, tensors=blocks), memory
-
-    def _choose_common_side(self, groups: list[Group]) -> int:
-        """Return the measured side: the setting, or the length that most matrices have."""
+        # the measured side: the setting, or the length that most matrices have
+        groups = [group for group in payload if group.route == "uplink"]
         require_all_coordinates(groups, "matrix_sensing", "mixes coordinates")
         every = [_get_sides(block) for group in groups for block in group.tensors.values()]
         if not any(every):
@@ -288,7 +266,22 @@ class MatrixSensing(Codec):
                 f"codec.rows: {self.settings.rows} measurements of {side} coordinates compress "
                 f"nothing; use fewer than {side}"
             )
-        return side
+        self._side = side
+        return super().encode(payload, memory, cohort, round, streams)
+
+    def encode_group(
+        self, group: Group, index: int, memory: Tensors, context: Context
+    ) -> EncodedGroup:
+        """Return the measurements A W of the matrices with the measured side."""
+        blocks = dict(group.tensors)
+        for name, block in group.tensors.items():
+            if self._side in _get_sides(block):
+                self._cuts[index, name] = tuple(block.shape[1:]), block.shape[1] != self._side
+                cut = _Matricisation(*self._cuts[index, name])
+                blocks[name] = cut.transpose(
+                    cut.transpose(block.flatten(2)) @ self._get_matrix(name).mT
+                )
+        return replace(group, tensors=blocks), memory
 
     def _get_matrix(self, name: str) -> Tensor:
         return self._sensing.draw_matrix(MATRIX / name, self.settings.rows, self._side)

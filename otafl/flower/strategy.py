@@ -65,16 +65,6 @@ def _compute_increment(new: np.ndarray, start: np.ndarray) -> np.ndarray:
     return new if new.dtype == bool else np.asarray(new - start.astype(new.dtype, copy=False))
 
 
-def _add_increment(base: Arrays, increment: Arrays) -> dict[str, np.ndarray]:
-    """Return the model plus an increment, in the model's dtypes."""
-    return {
-        name: increment[name]
-        if start.dtype == bool
-        else np.asarray(start + increment[name]).astype(start.dtype, copy=False)
-        for name, start in base.items()
-    }
-
-
 class OverTheAirStrategy(Strategy):
     """Pass the updates of a strategy's clients through otafl's uplink before it sees them.
 
@@ -169,7 +159,13 @@ class OverTheAirStrategy(Strategy):
         kept = []
         for reply, key, increment in zip(sent, keys, increments, strict=True):
             if increment is not None:
-                model = _add_increment(self._model, increment)
+                # the model plus an increment, in the model's dtypes
+                model = {
+                    name: increment[name]
+                    if start.dtype == bool
+                    else np.asarray(start + increment[name]).astype(start.dtype, copy=False)
+                    for name, start in self._model.items()
+                }
                 record = ArrayRecord({name: Array(array) for name, array in model.items()})
                 reply.content = _replace_record(reply.content, key, record)
                 kept.append(reply)

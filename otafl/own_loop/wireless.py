@@ -106,10 +106,11 @@ class WirelessUplink:
             called = getattr(power, "__name__", type(power).__name__)
             self._policy = CustomPower.model_construct(name=called).build(power)
             stated = "ci" if self._policy.is_inversion else "full"  # as far as other sections ask
+        section = {"name": channel} if isinstance(channel, str) else dict(channel)
         self._scenario = load_scenario(
             {
                 "name": "uplink",
-                "channel": _set_snr(channel, snr_db),
+                "channel": section if snr_db is None else {**section, "snr_db": snr_db},
                 "power": stated,
                 "csi": csi,
                 "receiver": receiver,
@@ -214,7 +215,20 @@ class WirelessUplink:
         self.totals = UplinkTotals(rounds=old.rounds + 1, **sums)
         each = None
         if received.per_device is not None:
-            each = self._order_rows(received, ordered, np.argsort(order, kind="stable"))
+            # the received rows of the cohort, in the given order
+            places = np.argsort(order, kind="stable")
+            delivered = np.ones(len(places), dtype=bool)
+            if received.delivered_mask is not None and received.delivered_mask[0] is not None:
+                delivered = _to_plain(received.delivered_mask[0])
+            own = np.eye(len(places))
+            each = [
+                ordered.to_input_kind(
+                    {name: block[k] for name, block in received.per_device[0].items()}, own[k]
+                )
+                if delivered[k]
+                else None
+                for k in places.tolist()
+            ]
         mean = {name: block[0] for name, block in received.mean[0].items()}
         if received.any_delivered is not None and not bool(received.any_delivered[0]):
             mean = {name: torch.zeros_like(block) for name, block in mean.items()}
@@ -301,22 +315,6 @@ class WirelessUplink:
             **scalars,
         )
 
-    def _order_rows(self, received: Received, sent: Updates, places: np.ndarray) -> list[Any]:
-        """Return the received rows of the cohort, in the order of `places` [n]."""
-        assert received.per_device is not None
-        delivered = np.ones(len(places), dtype=bool)
-        if received.delivered_mask is not None and received.delivered_mask[0] is not None:
-            delivered = _to_plain(received.delivered_mask[0])
-        own = np.eye(len(places))
-        return [
-            sent.to_input_kind(
-                {name: block[k] for name, block in received.per_device[0].items()}, own[k]
-            )
-            if delivered[k]
-            else None
-            for k in places.tolist()
-        ]
-
 
 def over_the_air(
     updates: Any, *, weights: Any = None, round: int = 0, **settings: Any
@@ -360,11 +358,6 @@ def _check_integer(value: Any, name: str, caller: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
         raise UserError(f"{caller}: {name} must be a whole number from 0 on; got {value!r}")
     return int(value)
-
-
-def _set_snr(channel: Choice, snr_db: float | None) -> dict[str, Any]:
-    section = {"name": channel} if isinstance(channel, str) else dict(channel)
-    return section if snr_db is None else {**section, "snr_db": snr_db}
 
 
 def _check_weights(weights: Any, count: int, caller: str) -> np.ndarray:

@@ -146,7 +146,8 @@ def _ldpc(bench: Bench, index: int) -> Iterator[Check]:
 
     None of the packets below arrive, and all of those above.
     """
-    channel = {"name": "awgn", "snr_db": _compute_needed_db(SCHEMES[index])}
+    # compute the SNR in dB with a capacity of so many bits per channel use
+    channel = {"name": "awgn", "snr_db": (10.0 * math.log10(2.0 ** SCHEMES[index] - 1.0))}
     channel["device_budget_db"] = (BELOW_DB, ABOVE_DB)
     transport = {"name": "digital", "rate": "mcs", "mcs_index": index, "coding": "ldpc"}
     codec = {"name": "uniform", "bits": 8}
@@ -156,11 +157,6 @@ def _ldpc(bench: Bench, index: int) -> Iterator[Check]:
     delivered = report.delivered_mask_fns[0]().double().cpu().numpy()
     yield check_exact(0.0, float(delivered[:, 0::2].mean()), case=f"{BELOW_DB:g} dB")
     yield check_exact(1.0, float(delivered[:, 1::2].mean()), case=f"{ABOVE_DB:g} dB")
-
-
-def _compute_needed_db(bits_a_use: float) -> float:
-    """Compute the SNR in dB with a capacity of so many bits per channel use."""
-    return 10.0 * math.log10(2.0**bits_a_use - 1.0)
 
 
 @state_law(

@@ -56,16 +56,6 @@ def _error_variance(bench: Bench, variance: float) -> Iterator[Check]:
     yield check_mean(variance, _compute_squared_errors(_error(bench, variance)))
 
 
-def _normal(e: np.ndarray) -> Iterator[Check]:
-    """Check complex normal errors of unit variance [R, S, K], which are independent."""
-    yield check_distribution(np.abs(e) ** 2, stats.expon.cdf, "power")
-    yield check_distribution(np.angle(e) / (2.0 * math.pi) + 0.5, stats.uniform.cdf, "phase")
-    pairs = {"rounds": (e[1:], e[:-1]), "trials": (e[:, 1:], e[:, :-1])}
-    pairs["devices"] = (e[:, :, 1:], e[:, :, :-1])
-    for case, (one, other) in pairs.items():
-        yield check_mean(0.0, (one * other.conj()).real, case)
-
-
 @state_law("csi pilots: error of least squares", "Kay 1993; N0 / (L P)", "L={}", LENGTHS)
 def _least_squares(bench: Bench, length: int) -> Iterator[Check]:
     """Compare the error of pilots with unequal budgets P with a complex normal one.
@@ -76,7 +66,13 @@ def _least_squares(bench: Bench, length: int) -> Iterator[Check]:
     record = _record_csi(bench, csi, device_budget_db=CSI_BUDGETS_DB)
     e = (record.h_hat - record.h) * np.sqrt(length * record.budget)
     yield check_mean(1.0 / (length * SNR), _compute_squared_errors(record) * record.budget / SNR)
-    yield from _normal(e)
+    # check complex normal errors of unit variance [R, S, K], which are independent
+    yield check_distribution(np.abs(e) ** 2, stats.expon.cdf, "power")
+    yield check_distribution(np.angle(e) / (2.0 * math.pi) + 0.5, stats.uniform.cdf, "phase")
+    pairs = {"rounds": (e[1:], e[:-1]), "trials": (e[:, 1:], e[:, :-1])}
+    pairs["devices"] = (e[:, :, 1:], e[:, :, :-1])
+    for case, (one, other) in pairs.items():
+        yield check_mean(0.0, (one * other.conj()).real, case)
     yield check_mean(0.0, (e * record.h.conj()).real, "product with the channel")
 
 

@@ -211,22 +211,7 @@ class Ofdm(Transport):
         lasts = grid.samples / slot.num_uses
         delivery.scale(symbols=lasts, sent=lasts, energy=grid.repeats)
         laid = [LaidOut.create(on_air, grid, delivery.cohort) for on_air in groups]
-        received = self._receive_symbols(laid, slot, grid, delivery).flatten(2)
-        for on_air, group in zip(groups, laid, strict=True):
-            total = self._estimate(on_air, received.index_select(2, group.place))
-            exact = on_air.sent.sum(on_air.sent.exact[:, None])[:, 0]
-            receive(on_air, total, exact, delivery)
-            if self.parts.save_link:
-                delivery.saved |= collect_coefficients(on_air, self.parts.save_gram)
-
-    def _receive_symbols(
-        self, laid: list[LaidOut], slot: Slot, grid: Grid, delivery: Delivery
-    ) -> Tensor:
-        """Return the sub-carriers [S, A, M, n] that the antennas receive.
-
-        Without a converter they have no noise, which is added later: it is white on sub-carriers as
-        it is on samples.
-        """
+        # the sub-carriers [S, A, M, n] that the antennas receive
         impairments, hyper, cohort = self.alignment.impairments, self.parts.hyper, delivery.cohort
         budget, trial = slot.budget.flatten()[cohort.flat_index], cohort.trial
         peak = saturation = None
@@ -247,7 +232,13 @@ class Ofdm(Transport):
             drawn = noise.draw_sample_noise(self.parts.streams, impairments, slot.round, samples)
             noisy = torch.view_as_real(samples + drawn)
             samples = torch.view_as_complex(impairments.quantise(noisy))
-        return to_carriers(samples, grid.carriers)
+        received = to_carriers(samples, grid.carriers).flatten(2)
+        for on_air, group in zip(groups, laid, strict=True):
+            total = self._estimate(on_air, received.index_select(2, group.place))
+            exact = on_air.sent.sum(on_air.sent.exact[:, None])[:, 0]
+            receive(on_air, total, exact, delivery)
+            if self.parts.save_link:
+                delivery.saved |= collect_coefficients(on_air, self.parts.save_gram)
 
     def _arrivals(
         self, laid: list[LaidOut], slot: Slot, grid: Grid, delivery: Delivery

@@ -146,7 +146,9 @@ class Transmitter:
         if self._peak is None and self._saturation is None:
             return carriers
         if self._peak is not None:
-            samples = clip_amplitude(samples, self._peak[:, None, None])
+            # clip complex samples to magnitudes of at most `peak` (inf: no clipping), keeping
+            # phases
+            samples = samples / (samples.abs() / self._peak[:, None, None]).clamp_min(1.0)
         if self._saturation is not None:
             level, smoothness = (one[:, None, None] for one in (self._saturation, self._smoothness))
             samples = rapp(samples, level, smoothness)
@@ -249,11 +251,6 @@ def rapp(samples: Tensor, saturation: Tensor, smoothness: Tensor) -> Tensor:
     by = over.clamp_min(1.0)  # factored out, so that no base of a power is above one
     both = by.pow(-2.0 * smoothness) + (over / by).pow(2.0 * smoothness)
     return samples / (by * both.pow(0.5 / smoothness))
-
-
-def clip_amplitude(samples: Tensor, peak: Tensor) -> Tensor:
-    """Clip complex samples to magnitudes of at most `peak` (inf: no clipping), keeping phases."""
-    return samples / (samples.abs() / peak).clamp_min(1.0)
 
 
 def peaks(samples: Tensor) -> Tensor:

@@ -35,7 +35,6 @@ from otafl.uplink.base import Counts, Parts, Transport
 from otafl.uplink.delivery import Delivery, Slot, lay_out
 from otafl.uplink.groups import centre
 from otafl.uplink.impairments.impairments import Impairments
-from otafl.uplink.intercell import InterCellInterference
 from otafl.uplink.inverse_probability import LossSettings, divide_weights, refuse
 from otafl.uplink.report import collect_coefficients
 from otafl.uplink.signal import Segments, Signal, compute_energies, cut, sum_quadratures
@@ -180,7 +179,9 @@ class OverTheAir(Transport):
             probability = self._compute_delivery_probability(slot.gain)
             divide_weights(delivery, probability, settings, self.parts)
         if privacy is not None:
-            gains = compute_power_gains(slot, self.neighbours)
+            # compute sum |h|^2 over the antennas of all servers of a device, [S, K, cells]
+            own = slot.h.abs().square().sum(2)
+            gains = own if self.neighbours is None else own + self.neighbours.power_gains(slot)
             sends = torch.stack([rows.transmitter_mask for rows in delivery.uplink]).any(0)
             symbols = slot.num_uses // delivery.turns
             budget = privacy.limit_power(
@@ -274,12 +275,6 @@ class OverTheAir(Transport):
         sent = p.unflatten(0, (-1, servers)).transpose(2, 3).flatten(1, 2)
         others = square(table * sent[..., None]).sum(3)
         return power + others.unflatten(1, (servers, -1)).flatten(0, 1).mT
-
-
-def compute_power_gains(slot: Slot, neighbours: InterCellInterference | None) -> Tensor:
-    """Compute sum |h|^2 over the antennas of all servers of a device, [S, K, cells]."""
-    own = slot.h.abs().square().sum(2)
-    return own if neighbours is None else own + neighbours.power_gains(slot)
 
 
 def superpose(on_air: Transmission, noise: Tensor) -> tuple[Tensor, Tensor]:

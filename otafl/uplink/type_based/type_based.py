@@ -51,7 +51,7 @@ from otafl.uplink import noise
 from otafl.uplink.base import Counts, Parts, Transport
 from otafl.uplink.delivery import Delivery, lay_out
 from otafl.uplink.levels import Levels, LevelSettings
-from otafl.uplink.signal import Signal, cut, split_columns
+from otafl.uplink.signal import cut, split_columns
 from otafl.uplink.transmission import Transmission, account, receive, transmit
 
 CHUNK = 1 << 14
@@ -152,7 +152,15 @@ class TypeBased(Transport):
         if self.settings.estimate == "mean":
             estimate *= on_air.expand(on_air.sum_unit)
             return estimate, sent.sum(sent.exact[:, None])[:, 0]
-        return estimate * on_air.expand(1.0 * (on_air.weight > 0)), self._find_exact(sent)
+        # the statistic of the values that were sent, without rounding and noise, [S, P]
+        x = sent.cohort.pad_by_trial(sent.x)
+        weight = sent.cohort.pad_by_trial(torch.ones_like(sent.weight))[..., None]
+        share = self.settings.trimmed_share
+        trimmed = (share * sent.cohort.rows_per_trial + CLOSE).long()
+        name = "coordinate_median" if self.settings.estimate == "median" else "trimmed_mean"
+        rule: Any = registry.load_settings_class("rule", name)()
+        exact: Tensor = rule.aggregate(Inputs(x, weight, trimmed), {})[0]
+        return estimate * on_air.expand(1.0 * (on_air.weight > 0)), exact
 
     def _summarise(self, y: Tensor, unit: Tensor, senders: Tensor) -> Tensor:
         """Return the statistic [S, C] of the counts y [S, M, C], over R; of the mean, K times."""
@@ -163,17 +171,6 @@ class TypeBased(Transport):
             return compute_median(y, unit)
         trimmed = (self.settings.trimmed_share * senders + CLOSE).floor()
         return compute_trimmed_mean(y, unit, trimmed)
-
-    def _find_exact(self, sent: Signal) -> Tensor:
-        """Return the statistic of the values that were sent, without rounding and noise, [S, P]."""
-        x = sent.cohort.pad_by_trial(sent.x)
-        weight = sent.cohort.pad_by_trial(torch.ones_like(sent.weight))[..., None]
-        share = self.settings.trimmed_share
-        trimmed = (share * sent.cohort.rows_per_trial + CLOSE).long()
-        name = "coordinate_median" if self.settings.estimate == "median" else "trimmed_mean"
-        rule: Any = registry.load_settings_class("rule", name)()
-        exact: Tensor = rule.aggregate(Inputs(x, weight, trimmed), {})[0]
-        return exact
 
 
 def project(y: Tensor, senders: Tensor, how: str) -> Tensor:

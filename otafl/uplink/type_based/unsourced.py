@@ -184,7 +184,16 @@ class CodewordCounts(Transport):
 
         A device tells its root mean square, and whether it is on air.
         """
-        whole = _refine(on_air, rows, self.settings.block)
+        # the transmission of blocks as one of their coordinates, for what the server gets
+        block = self.settings.block
+        stops = [min(stop * block, rows.num_coordinates) for _, stop in on_air.segments.bounds]
+        bounds = tuple(zip([0, *stops[:-1]], stops, strict=True))
+        whole = replace(
+            on_air,
+            sent=rows,
+            segments=replace(on_air.segments, bounds=bounds),
+            stop=None if on_air.stop is None else on_air.stop * block,
+        )
         estimate = total * whole.expand(whole.sum_unit)
         receive(whole, estimate, rows.sum(rows.exact[:, None])[:, 0], delivery)
         account(on_air, delivery, 2)
@@ -275,18 +284,6 @@ def make_unit_blocks(rows: Signal, count: int) -> Signal:
 def count_senders(on_air: Transmission) -> Tensor:
     """Count the devices on air at each block, [S, B]."""
     return on_air.sent.sum_by_trial(on_air.expand(on_air.active_rows))
-
-
-def _refine(on_air: Transmission, rows: Signal, block: int) -> Transmission:
-    """Return the transmission of blocks as one of their coordinates, for what the server gets."""
-    stops = [min(stop * block, rows.num_coordinates) for _, stop in on_air.segments.bounds]
-    bounds = tuple(zip([0, *stops[:-1]], stops, strict=True))
-    return replace(
-        on_air,
-        sent=rows,
-        segments=replace(on_air.segments, bounds=bounds),
-        stop=None if on_air.stop is None else on_air.stop * block,
-    )
 
 
 def find_nearest(blocks: Tensor, codewords: Tensor) -> Tensor:
@@ -389,7 +386,21 @@ def weigh_counts(
     value = torch.arange(most + 1, dtype=heard.dtype, device=heard.device)
     factorial = (value + 1.0).lgamma()
     if most > FEW:
-        value = _choose_counts(heard, variance, senders, odds, most)
+        # the counts [S, C, M, N] about the likeliest ones, which are found by halving
+        peak, high = torch.zeros_like(heard), senders.expand_as(heard)
+        for _ in range(most.bit_length()):
+            middle = ((peak + high) / 2.0).floor()
+            ratio = (
+                (senders - middle) / (middle + 1.0)
+            ).log() + odds  # of the next count to this one
+            rises = ratio + (heard - middle - 0.5) / variance > 0.0
+            peak, high = peak.where(~rises, middle + 1.0), middle.where(~rises, high)
+        deviation = (1.0 / variance + 1.0 / (peak + 1.0) + 1.0 / (senders - peak + 1.0)).rsqrt()
+        beside = int((6.0 * deviation.max()).ceil().item()) + 10
+        first = (peak - beside).clamp(0.0, max(0, most - 2 * beside))[..., None]
+        value = first + torch.arange(
+            min(most, 2 * beside) + 1, dtype=heard.dtype, device=heard.device
+        )
     rest = senders[..., None] - value
     ways = -factorial[value.long()] - factorial[rest.clamp_min(0.0).long()]
     near = (heard[..., None] - value).square() / (-2.0 * variance[..., None])
@@ -397,22 +408,3 @@ def weigh_counts(
     weight = torch.softmax(likely, -1)
     mean = (weight * value).sum(-1)
     return mean, (weight * (value - mean[..., None]).square()).sum(-1)
-
-
-def _choose_counts(
-    heard: Tensor, variance: Tensor, senders: Tensor, odds: Tensor, most: int
-) -> Tensor:
-    """Return the counts [S, C, M, N] about the likeliest ones, which are found by halving.
-
-    Those left out are at least six standard deviations and ten counts away from the peak.
-    """
-    peak, high = torch.zeros_like(heard), senders.expand_as(heard)
-    for _ in range(most.bit_length()):
-        middle = ((peak + high) / 2.0).floor()
-        ratio = ((senders - middle) / (middle + 1.0)).log() + odds  # of the next count to this one
-        rises = ratio + (heard - middle - 0.5) / variance > 0.0
-        peak, high = peak.where(~rises, middle + 1.0), middle.where(~rises, high)
-    deviation = (1.0 / variance + 1.0 / (peak + 1.0) + 1.0 / (senders - peak + 1.0)).rsqrt()
-    beside = int((6.0 * deviation.max()).ceil().item()) + 10
-    first = (peak - beside).clamp(0.0, max(0, most - 2 * beside))[..., None]
-    return first + torch.arange(min(most, 2 * beside) + 1, dtype=heard.dtype, device=heard.device)
