@@ -183,12 +183,7 @@ class FunctionPolicy(PowerPolicy):
         self, state: dict[str, Any], link: Link
     ) -> tuple[dict[str, Any], Coefficients]:
         self._memory.update(state)  # after a checkpoint, the memory is in the state
-        # the link in the precision of the run, which is that of a module's parameters
-        names = ("symbol_power", "segment_lengths", "variation", "segment_power")
-        given = {name: vars(link)[name] for name in names if vars(link)[name] is not None}
-        p, eta = self._call_policy(
-            replace(link, **{name: one.to(link.gain.dtype) for name, one in given.items()})
-        )
+        p, eta = self._call_policy(_reduce_precision(link))
         p, eta, _ = _silence(p.to(link.h.dtype), eta.to(link.gain.dtype), link)
         if fault := _find_fault(p, eta, link, self.power_constraint):
             self._section.refuse(f"returned, {fault}")
@@ -273,6 +268,13 @@ def _find_fault(p: Tensor, eta: Tensor, link: Link, constraint: str) -> str:
     names = ("trial", "segment", "device")
     place = ", ".join(f"{name} {i}" for name, i in zip(names, where, strict=False))
     return f"at {place} of the stack, {fault}"
+
+
+def _reduce_precision(link: Link) -> Link:
+    """Return the link in the precision of the run, which is that of a module's parameters."""
+    names = ("symbol_power", "segment_lengths", "variation", "segment_power")
+    given = {name: vars(link)[name] for name in names if vars(link)[name] is not None}
+    return replace(link, **{name: one.to(link.gain.dtype) for name, one in given.items()})
 
 
 def _find_first(bad: Tensor) -> tuple[int, ...]:

@@ -91,26 +91,12 @@ def build_explorer(ds: xr.Dataset, max_values: int = MAX_VALUES) -> dict[str, An
     variables = [
         _describe_variable(ds, name, places if name in curves else None, counts) for name in ends
     ]
-    # the first choice of the controls: that of the overview
-    attrs = overview_data(ds)[0].attrs if list_free_axes(ds) else {"x": "round"}
-    axes = list_axes(ds)
-    x = str(attrs["x"])
-    if x == "round" and main not in curves and axes:
-        x = axes[0]
-    hue, panel = (str(attrs.get(key) or "") for key in ("hue", "facet"))
     return {
         "axes": [_describe_axis(ds, dim) for dim in list_axes(ds)],
         "variables": variables,
         "rounds": [float(one) for one in ds["round"].values[places]],
         "quantiles": {str(n): float(compute_quantile(n)) for n in sorted(counts) if n > 1},
-        "start": (
-            {
-                "y": main,
-                "x": x,
-                "hue": hue if hue != x else "",
-                "panel": panel if panel != x else "",
-            }
-        ),
+        "start": _choose_start(ds, main, main in curves),
         "left_out": said,
     }
 
@@ -187,3 +173,19 @@ def _describe_axis(ds: xr.Dataset, dim: str) -> dict[str, Any]:
     if is_numeric(ds[dim]) and bool(np.isfinite(values).all()):
         numbers = [float(value) for value in values]
     return {"name": dim, "label": format_label(ds[dim], dim), "texts": texts, "numbers": numbers}
+
+
+def _choose_start(ds: xr.Dataset, main: str, has_curves: bool) -> dict[str, str]:
+    """Return the first choice of the controls: that of the overview."""
+    attrs = overview_data(ds)[0].attrs if list_free_axes(ds) else {"x": "round"}
+    axes = list_axes(ds)
+    x = str(attrs["x"])
+    if x == "round" and not has_curves and axes:
+        x = axes[0]
+    hue, panel = (str(attrs.get(key) or "") for key in ("hue", "facet"))
+    return {
+        "y": main,
+        "x": x,
+        "hue": hue if hue != x else "",
+        "panel": panel if panel != x else "",
+    }

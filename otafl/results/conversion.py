@@ -10,6 +10,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+import xarray as xr
+
 from otafl.core.errors import UserError, wrap_write_errors
 from otafl.core.files import write_atomically
 from otafl.core.packages import import_extra
@@ -59,33 +61,7 @@ def convert(source: Path, out: Path, variables: Sequence[str] | None = None) -> 
     if variables is not None:
         dataset = dataset[list(variables)]
     if out.suffix == ".csv":
-        all_dims = variables is not None
-        axes = [str(dim) for dim in dataset["final_round"].dims]
-        plain = [*axes, "trial", "round"]
-        names = [
-            n for n, values in dataset.data_vars.items() if all_dims or {*values.dims} <= {*plain}
-        ]
-        if not names:
-            raise UserError(f"{out}: no variable is left to write; name some with --variables")
-        table = dataset[names].drop_vars("final_round", errors="ignore")
-        # what lies along one axis becomes a column of its own; a joint axis' place says less
-        order = [dim for dim in (*plain, *table.dims) if any(dim in table[n].dims for n in names)]
-        order = list(dict.fromkeys(order))
-        table = table.drop_vars(
-            [n for n, one in table.coords.items() if not {*one.dims} & {*order}]
-        )
-        frame = table.load().to_dataframe(dim_order=order).reset_index()
-        frame = frame.dropna(
-            subset=[n for n in names if "round" in table[n].dims] or names, how="all"
-        )
-        columns = [*frame.columns.difference(names, sort=False), *names]
-        with write_atomically(out) as temporary:
-            frame[columns].to_csv(temporary, index=False)
-        left_out = [str(name) for name in dataset.data_vars if name not in names]
-        if not left_out:
-            return []
-        more = "with other dims, not written; --variables takes them"
-        return [f"{', '.join(left_out)}: {more}"]
+        return _write_csv(dataset, out, all_dims=variables is not None)
     if out.suffix == ".nc":
         write_part(dataset, out)
         return []
@@ -97,3 +73,26 @@ def convert(source: Path, out: Path, variables: Sequence[str] | None = None) -> 
             dataset.load().to_zarr(made, zarr_format=2, consolidated=True)
             made.rename(out)
     return []
+
+
+def _write_csv(dataset: xr.Dataset, out: Path, all_dims: bool) -> list[str]:
+    axes = [str(dim) for dim in dataset["final_round"].dims]
+    plain = [*axes, "trial", "round"]
+    names = [n for n, values in dataset.data_vars.items() if all_dims or {*values.dims} <= {*plain}]
+    if not names:
+        raise UserError(f"{out}: no variable is left to write; name some with --variables")
+    table = dataset[names].drop_vars("final_round", errors="ignore")
+    # what lies along one axis becomes a column of its own; a joint axis' place says less
+    order = [dim for dim in (*plain, *table.dims) if any(dim in table[n].dims for n in names)]
+    order = list(dict.fromkeys(order))
+    table = table.drop_vars([n for n, one in table.coords.items() if not {*one.dims} & {*order}])
+    frame = table.load().to_dataframe(dim_order=order).reset_index()
+    frame = frame.dropna(subset=[n for n in names if "round" in table[n].dims] or names, how="all")
+    columns = [*frame.columns.difference(names, sort=False), *names]
+    with write_atomically(out) as temporary:
+        frame[columns].to_csv(temporary, index=False)
+    left_out = [str(name) for name in dataset.data_vars if name not in names]
+    if not left_out:
+        return []
+    more = "with other dims, not written; --variables takes them"
+    return [f"{', '.join(left_out)}: {more}"]

@@ -48,14 +48,7 @@ class InterCellInterference:
     ) -> None:
         self.interferers, self.channel = interferers, channel
         self._servers, self._devices = len(interferers), devices
-        # find the links to each server, [C, C, M] int64 in 0 .. J - 1; J fills missing places
-        servers, links = len(interferers), np.array(interferers)
-        to = links[:, None, :] == np.arange(servers)[:, None]  # [C, C, J]
-        count = links.shape[1]
-        most = max(1, int(to.sum(2).max()))
-        self._link = torch.from_numpy(
-            np.sort(np.where(to, np.arange(count), count), axis=2)[:, :, :most]
-        ).to(channel.streams.device)
+        self._link = torch.from_numpy(_find_links(interferers)).to(channel.streams.device)
 
     def signal(self, on_air: Transmission) -> Tensor:
         """Compute the interference of a group at each server.
@@ -116,6 +109,15 @@ class InterCellInterference:
         each = torch.cat([each, torch.zeros_like(each[:, :, :1])], 2)  # a link of gain 0
         server = torch.arange(self._servers, device=each.device)[:, None, None]
         return each[:, server, self._link].sum(3)
+
+
+def _find_links(interferers: Sequence[Sequence[int]]) -> np.ndarray:
+    """Find the links to each server, [C, C, M] int64 in 0 .. J - 1; J fills missing places."""
+    servers, links = len(interferers), np.array(interferers)
+    to = links[:, None, :] == np.arange(servers)[:, None]  # [C, C, J]
+    count = links.shape[1]
+    most = max(1, int(to.sum(2).max()))
+    return np.sort(np.where(to, np.arange(count), count), axis=2)[:, :, :most]
 
 
 def _merge_servers(cohort: Cohort, servers: int) -> Cohort:

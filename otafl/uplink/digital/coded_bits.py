@@ -140,23 +140,26 @@ class CodedBits:
                 size = (plan.blocks, plan.n // plan.order, 2)
                 own = trial[at], device[at]
                 drawn = draw_bit_noise(self._streams, index, delivery.round, own, size)
-                # send bits [n, L] through the channel, and return the receiver's decisions
-                bits = sent[at]
-                missing = plan.blocks * plan.k - bits.shape[1]
-                padded = torch.nn.functional.pad(bits, (0, missing))
-                blocks = padded.view(-1, plan.k).to(torch.float32)
-                variance = (1.0 / ratio[at].clamp_min(1e-9)).repeat_interleave(plan.blocks)[:, None]
-                flat = torch.view_as_complex(drawn.to(torch.float32).contiguous()).flatten(0, 1)
-                if plan not in self._links:
-                    self._links[plan] = _sionna_link(plan, bits.device)
-                link = self._links[plan]
-                parts = (part.split(CODEWORDS_AT_ONCE) for part in (blocks, flat, variance.float()))
-                decided = [link(*part) for part in zip(*parts, strict=True)]
-                detected[at] = (
-                    torch.cat(decided).view(len(bits), -1)[:, : bits.shape[1]].to(bits.dtype)
-                )
+                detected[at] = self._over(plan, sent[at], drawn, ratio[at])
             wrong[cell[(detected != sent).any(1)]] = True
         return ~wrong.view_as(scheme)
+
+    def _over(self, plan: Layout, bits: Tensor, noise: Tensor, snr: Tensor) -> Tensor:
+        """Send bits [n, L] through the channel, and return the receiver's decisions.
+
+        The noise is standard normal, [n, blocks, symbols, 2].
+        """
+        missing = plan.blocks * plan.k - bits.shape[1]
+        padded = torch.nn.functional.pad(bits, (0, missing))
+        blocks = padded.view(-1, plan.k).to(torch.float32)
+        variance = (1.0 / snr.clamp_min(1e-9)).repeat_interleave(plan.blocks)[:, None]
+        flat = torch.view_as_complex(noise.to(torch.float32).contiguous()).flatten(0, 1)
+        if plan not in self._links:
+            self._links[plan] = _sionna_link(plan, bits.device)
+        link = self._links[plan]
+        parts = (part.split(CODEWORDS_AT_ONCE) for part in (blocks, flat, variance.float()))
+        decided = [link(*part) for part in zip(*parts, strict=True)]
+        return torch.cat(decided).view(len(bits), -1)[:, : bits.shape[1]].to(bits.dtype)
 
 
 def _sionna_link(plan: Layout, device: torch.device) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
