@@ -256,7 +256,7 @@ class OverTheAir(Transport):
         on_air : Transmission
             Transmission of the group.
         gains : Tensor, float [S, K, cells]
-            Result of `compute_power_gains`.
+            Sum of |h|^2 over the antennas of all servers of a device.
         """
         privacy, p, segments = self.privacy, on_air.scalars.p, on_air.segments
         if privacy is None or privacy.settings.adversary == "curious":
