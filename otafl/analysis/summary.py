@@ -148,6 +148,7 @@ def print_ends(
     for describe in (
         describe_diverged,
         cautions.describe_lost_runs,
+        cautions.describe_ended_paths,
         cautions.describe_arrivals,
         cautions.describe_round_interval,
         describe_mixed_budgets,

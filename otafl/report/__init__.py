@@ -127,6 +127,7 @@ def list_notices(ds: xr.Dataset) -> list[str]:
         said.append(f"{lost}.")
     more = (
         cautions.describe_lost_runs(ds),
+        cautions.describe_ended_paths(ds),
         cautions.describe_arrivals(ds),
         cautions.describe_round_interval(ds),
         describe_mixed_budgets(ds),
