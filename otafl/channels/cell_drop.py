@@ -38,6 +38,9 @@ DEVICES_PER_DROP = 64
 SHADOWING = 3
 """Position of shadow fading in Sionna's large-scale parameters."""
 
+CLEAR_DISTANCE_M = {"umi": 50.0, "uma": 50.0, "rma": 60.0, "inh": 10.0}
+"""Correlation distances of the line of sight (TR 38.901 Table 7.6.3.1-2)."""
+
 SUBCLUSTERS = ((0, 1, 2, 3, 4, 5, 6, 7, 18, 19), (8, 9, 10, 11, 16, 17), (12, 13, 14, 15))
 """Rays of the three sub-clusters of the two strongest clusters (TR 38.901 Table 7.5-5)."""
 
@@ -53,6 +56,8 @@ class CellDrop:
     ----------
     line_of_sight, clear : Tensor, bool [U, K]
         Whether a device has a line of sight, and whether there is one up to its building.
+    indoor_distance_m : Tensor [U, K]
+        Part of the distance on the ground that is in the device's building.
     path_loss_db, penetration_db : Tensor [U, K]
         Path loss outdoors or in the hall, and loss into buildings and cars and by blockers.
     shadowing_db, shadowing_std_db, shadowing_distance_m : Tensor [U, K]
@@ -77,6 +82,7 @@ class CellDrop:
 
     line_of_sight: Tensor
     clear: Tensor
+    indoor_distance_m: Tensor
     path_loss_db: Tensor
     penetration_db: Tensor
     shadowing_db: Tensor
@@ -133,7 +139,9 @@ class SionnaCell:
         self.scenario = make(settings.carrier_hz, **common)
         self.scenario.set_spatial_consistency_enabled(settings.spatial_consistency)
 
-    def draw_drop(self, pairs: Pairs, position: Tensor, indoor: Tensor) -> CellDrop:
+    def draw_drop(
+        self, pairs: Pairs, position: Tensor, indoor: Tensor, clear: Tensor | None = None
+    ) -> CellDrop:
         """Draw the links of K devices, a multiple of 64.
 
         Parameters
@@ -144,6 +152,8 @@ class SionnaCell:
             Positions in metres from the server.
         indoor : Tensor, bool [U, K]
             Devices indoors.
+        clear : Tensor, bool [U, K], optional
+            Lines of sight up to the buildings, which are random by default.
 
         Returns
         -------
@@ -155,10 +165,14 @@ class SionnaCell:
         batches = []
         for batch in range(position.shape[1] // DEVICES_PER_DROP):
             part = slice(batch * DEVICES_PER_DROP, (batch + 1) * DEVICES_PER_DROP)
-            seeds = pairs.streams.draw_seeds(DROP / batch, 0)
+            seeds = pairs.streams.draw_seeds(DROP / batch, 0 if clear is None else 1)
             trials = [
                 self.draw_batch(
-                    seeds[row], position[u, None, part], indoor[u, None, part], screens[u]
+                    seeds[row],
+                    position[u, None, part],
+                    indoor[u, None, part],
+                    screens[u],
+                    "random" if clear is None else clear[u, None, None, part],
                 )
                 for u, row in enumerate(rows)
             ]
@@ -190,7 +204,20 @@ class SionnaCell:
             return self._tr38901.BlockageModelB(self.scenario, screens, *sizes)
         return None
 
-    def draw_batch(self, seed: int, position: Tensor, indoor: Tensor, screens: Tensor) -> CellDrop:
+    @property
+    def clear_distance_m(self) -> float:
+        """Correlation distance of the line of sight in metres (Table 7.6.3.1-2)."""
+        name, clutter_m = self._settings.name, self._settings.clutter_size_m
+        return clutter_m / 2.0 if name == "inf" else CLEAR_DISTANCE_M[name]
+
+    def draw_batch(
+        self,
+        seed: int,
+        position: Tensor,
+        indoor: Tensor,
+        screens: Tensor,
+        clear: Tensor | str = "random",
+    ) -> CellDrop:
         """Draw one trial's batch [1, 64, 3], with the centres [screens, 3] of blockage model B.
 
         Sionna's links are [1, server, device], and its angles of departure are those at the server.
@@ -201,7 +228,7 @@ class SionnaCell:
         blockage = self._build_blockage(screens)
         small_scale = self._tr38901.RaysGenerator(made, consistent, blockage)
         with use_sionna_stream(seed, torch.device("cpu")):
-            self._place(position, indoor, "random")
+            self._place(position, indoor, clear)
             large_scale.topology_updated_callback()
             small_scale.topology_updated_callback()
             lsp = large_scale()
@@ -223,6 +250,7 @@ class SionnaCell:
         return CellDrop(
             line_of_sight=los,
             clear=made.outdoor_los[:, 0],
+            indoor_distance_m=made.distance_2d_in[:, 0],
             path_loss_db=basic,
             penetration_db=lsp.pathloss[:, 0] - basic - 10.0 * left.log10(),
             shadowing_db=10.0 * lsp.sf[:, 0].log10(),
@@ -246,28 +274,70 @@ class SionnaCell:
         ----------
         position : Tensor, float64 [R, U, K, 3]
             Positions in metres from the server.
-        indoor, clear : Tensor, bool [U, K]
+        indoor : Tensor, bool [U, K]
+            Devices indoors.
+        clear : Tensor, bool [R, U, K]
+            Lines of sight up to the buildings.
+
+        Returns
+        -------
+        Tensor, float64 [R, U, K]
+            Path loss in dB.
+        """
+        return self._look_up("basic_pathloss", position, indoor, clear)
+
+    def compute_clear_probability(
+        self, position: Tensor, indoor: Tensor, indoor_distance_m: Tensor
+    ) -> Tensor:
+        """Compute the probability of a line of sight up to the building (Table 7.4.2-1).
+
+        Parameters
+        ----------
+        position : Tensor, float64 [R, U, K, 3]
+            Positions in metres from the server.
+        indoor, indoor_distance_m : Tensor [U, K]
             As in `CellDrop`.
 
         Returns
         -------
         Tensor, float64 [R, U, K]
-            Path loss in dB. Each device is a topology of its own, because no distances between
-            devices are needed.
+            The probability.
+        """
+        clear = torch.ones_like(indoor)
+        return self._look_up("los_probability", position, indoor, clear, indoor_distance_m)
+
+    def _look_up(
+        self,
+        name: str,
+        position: Tensor,
+        indoor: Tensor,
+        clear: Tensor,
+        indoor_distance_m: Tensor | None = None,
+    ) -> Tensor:
+        """Return a property [R, U, K] of Sionna's links at positions [R, U, K, 3].
+
+        Each device is a topology of its own, because no distances between devices are needed.
         """
         shape = position.shape[:-1]
 
         def column(values: Tensor) -> Tensor:
             return values.expand(shape).reshape(-1, 1).cpu()
 
+        inside_m = None if indoor_distance_m is None else column(indoor_distance_m)
+        place = position.reshape(-1, 1, 3).cpu(), column(indoor), column(clear)[..., None]
         self.scenario.reset_topology()
-        cpu = torch.device("cpu")
-        with use_sionna_stream(0, cpu):  # UMa's effective height is fixed below 13 m
-            self._place(position.reshape(-1, 1, 3).cpu(), column(indoor), column(clear)[..., None])
-        loss: Tensor = self.scenario.basic_pathloss
-        return loss.view(shape).to(position.device)
+        with use_sionna_stream(0, torch.device("cpu")):  # UMa's effective height: fixed below 13 m
+            self._place(*place, inside_m)
+        found: Tensor = getattr(self.scenario, name)
+        return found.view(shape).to(position.device)
 
-    def _place(self, position: Tensor, indoor: Tensor, los: Tensor | str) -> None:
+    def _place(
+        self,
+        position: Tensor,
+        indoor: Tensor,
+        los: Tensor | str,
+        indoor_distance_m: Tensor | None = None,
+    ) -> None:
         """Place devices at positions [N, n, 3], indoors [N, n]; the server is at the origin.
 
         Sionna keeps its arguments and later writes to them, so each tensor is a copy. `los` is
@@ -278,6 +348,8 @@ class SionnaCell:
         way, facing = torch.zeros_like(position), torch.zeros_like(position)
         is_rural = self._settings.name == "rma"
         extra = {"in_car": ~indoor & self._settings.in_car} if is_rural else {}
+        if self._settings.hall_m is None:  # in a hall, all of the distance is indoors
+            extra["distance_2d_in"] = indoor_distance_m
         places = (position.clone(), server, facing, torch.zeros_like(server), way, indoor.clone())
         self.scenario.set_topology(*places, los, **extra)
 
