@@ -78,12 +78,9 @@ class Cell(OfdmChannel):
         sionna = self._draw_drop()
         self._velocity = draw_velocities(settings.speed_kmh, pairs)
         frequency = group_frequencies(bandwidth_hz[pairs.rows], settings.subcarrier_groups)
-        self._waves = waves = [
-            PlaneWaves(
-                build_cell_rays(drop), settings.antennas, frequency, pairs, settings.carrier_hz
-            )
-            for drop in (self.links, *self._others)
-        ]
+        spectrum = frequency, pairs, settings.carrier_hz
+        rays = [build_cell_rays(drop) for drop in (self.links, *self._others)]
+        self._waves = waves = [PlaneWaves(one, settings.antennas, *spectrum) for one in rays]
         rotation = torch.cat([one.rotation for one in waves], -2)
         delay_s = torch.cat([one.delay_s for one in waves], -1)
         self.build_states(pairs, rotation, delay_s, sum(one.numbers for one in waves))
@@ -100,10 +97,9 @@ class Cell(OfdmChannel):
             self._sionna = sionna
             place = self._start, self._indoor
             self._fields = [ShadowingField(d, *place, pairs) for d in (self.links, *self._others)]
-            probability = self._compute_clear_probability(self._start[None])[0]
-            self._clear = ClearField(
-                self.links.clear, probability, self._start, sionna.clear_distance_m, pairs
-            )
+            clear, length_m = self.links.clear, sionna.clear_distance_m
+            probability = self._look_up(self._start[None], clear)[1][0]
+            self._clear = ClearField(clear, probability, self._start, length_m, pairs)
             ahead = NUMBERS_AT_ONCE // (self._start[..., 0].numel() * FIELD_WAVES)
             ahead = 1 if settings.trace else max(1, min(ROUNDS_PER_BLOCK, ahead))
             self._gains = RoundBlocks(self._compute_gains, ahead, caches=settings.trace is None)
@@ -191,14 +187,13 @@ class Cell(OfdmChannel):
         taps = [one.compute_moved_taps(position - self._start) for one in self._waves]
         return torch.cat([taps[0] * ~changed, taps[1] * changed], -1)
 
-    def _compute_clear_probability(self, position: Tensor) -> Tensor:
-        """Compute the probabilities [R, U, K] of lines of sight at positions [R, U, K, 3]."""
-        inside_m = self.links.indoor_distance_m
-        return self._sionna.compute_clear_probability(position, self._indoor, inside_m)
+    def _look_up(self, position: Tensor, clear: Tensor) -> tuple[Tensor, Tensor]:
+        """Look up path losses and probabilities of lines of sight, as `SionnaCell.look_up`."""
+        return self._sionna.look_up(position, self._indoor, clear, self.links.indoor_distance_m)
 
     def _find_clear(self, position: Tensor) -> Tensor:
         """Return the lines of sight [R, U, K] at positions [R, U, K, 3]."""
-        return self._clear(position, self._compute_clear_probability(position))
+        return self._clear(position, self._look_up(position, self.links.clear)[1])
 
     def _get_position(self, time_s: Tensor) -> Tensor:
         """Return the positions [R, U, K, 3] at times [R, U]."""
@@ -220,7 +215,7 @@ class Cell(OfdmChannel):
         """Compute the large-scale gains [R, S, K] at times [R, 1 or U]."""
         position = self._get_position(time_s)
         clear = self._find_clear(position)
-        loss = self._sionna.compute_path_loss_db(position, self._indoor, clear)
+        loss, _ = self._look_up(position, clear)
         level = -loss - self.links.penetration_db
         if self.settings.shadowing:
             same, other = (field(position) for field in self._fields)

@@ -166,16 +166,11 @@ class SionnaCell:
         for batch in range(position.shape[1] // DEVICES_PER_DROP):
             part = slice(batch * DEVICES_PER_DROP, (batch + 1) * DEVICES_PER_DROP)
             seeds = pairs.streams.draw_seeds(DROP / batch, 0 if clear is None else 1)
-            trials = [
-                self.draw_batch(
-                    seeds[row],
-                    position[u, None, part],
-                    indoor[u, None, part],
-                    screens[u],
-                    "random" if clear is None else clear[u, None, None, part],
-                )
-                for u, row in enumerate(rows)
-            ]
+            trials = []
+            for u, row in enumerate(rows):
+                state = None if clear is None else clear[u, None, None, part]
+                place = position[u, None, part], indoor[u, None, part]
+                trials.append(self.draw_batch(seeds[row], *place, screens[u], state))
             batches.append(join_drops(trials, 0))
         return join_drops(batches, 1)
 
@@ -211,12 +206,7 @@ class SionnaCell:
         return clutter_m / 2.0 if name == "inf" else CLEAR_DISTANCE_M[name]
 
     def draw_batch(
-        self,
-        seed: int,
-        position: Tensor,
-        indoor: Tensor,
-        screens: Tensor,
-        clear: Tensor | str = "random",
+        self, seed: int, position: Tensor, indoor: Tensor, screens: Tensor, clear: Any = None
     ) -> CellDrop:
         """Draw one trial's batch [1, 64, 3], with the centres [screens, 3] of blockage model B.
 
@@ -228,7 +218,7 @@ class SionnaCell:
         blockage = self._build_blockage(screens)
         small_scale = self._tr38901.RaysGenerator(made, consistent, blockage)
         with use_sionna_stream(seed, torch.device("cpu")):
-            self._place(position, indoor, clear)
+            self._place(position, indoor, "random" if clear is None else clear)
             large_scale.topology_updated_callback()
             small_scale.topology_updated_callback()
             lsp = large_scale()
@@ -267,76 +257,42 @@ class SionnaCell:
             los_gain=los_gain / left,
         )
 
-    def compute_path_loss_db(self, position: Tensor, indoor: Tensor, clear: Tensor) -> Tensor:
-        """Compute the path loss outdoors at given positions (Table 7.4.1-1).
-
-        Parameters
-        ----------
-        position : Tensor, float64 [R, U, K, 3]
-            Positions in metres from the server.
-        indoor : Tensor, bool [U, K]
-            Devices indoors.
-        clear : Tensor, bool [R, U, K]
-            Lines of sight up to the buildings.
-
-        Returns
-        -------
-        Tensor, float64 [R, U, K]
-            Path loss in dB.
-        """
-        return self._look_up("basic_pathloss", position, indoor, clear)
-
-    def compute_clear_probability(
-        self, position: Tensor, indoor: Tensor, indoor_distance_m: Tensor
-    ) -> Tensor:
-        """Compute the probability of a line of sight up to the building (Table 7.4.2-1).
+    def look_up(
+        self, position: Tensor, indoor: Tensor, clear: Tensor, indoor_distance_m: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Look up path losses outdoors and probabilities of lines of sight at given positions.
 
         Parameters
         ----------
         position : Tensor, float64 [R, U, K, 3]
             Positions in metres from the server.
         indoor, indoor_distance_m : Tensor [U, K]
-            As in `CellDrop`.
+            Devices indoors, and distance in their building, as in `CellDrop`.
+        clear : Tensor, bool [R, U, K] or [U, K]
+            Lines of sight up to the buildings.
 
         Returns
         -------
-        Tensor, float64 [R, U, K]
-            The probability.
-        """
-        clear = torch.ones_like(indoor)
-        return self._look_up("los_probability", position, indoor, clear, indoor_distance_m)
-
-    def _look_up(
-        self,
-        name: str,
-        position: Tensor,
-        indoor: Tensor,
-        clear: Tensor,
-        indoor_distance_m: Tensor | None = None,
-    ) -> Tensor:
-        """Return a property [R, U, K] of Sionna's links at positions [R, U, K, 3].
-
-        Each device is a topology of its own, because no distances between devices are needed.
+        tuple of two Tensor, float64 [R, U, K]
+            Path loss in dB (Table 7.4.1-1), and probability of a line of sight up to the building
+            (Table 7.4.2-1). Each device is a topology of its own, because no distances between
+            devices are needed.
         """
         shape = position.shape[:-1]
 
         def column(values: Tensor) -> Tensor:
             return values.expand(shape).reshape(-1, 1).cpu()
 
-        inside_m = None if indoor_distance_m is None else column(indoor_distance_m)
         place = position.reshape(-1, 1, 3).cpu(), column(indoor), column(clear)[..., None]
         self.scenario.reset_topology()
         with use_sionna_stream(0, torch.device("cpu")):  # UMa's effective height: fixed below 13 m
-            self._place(*place, inside_m)
-        found: Tensor = getattr(self.scenario, name)
-        return found.view(shape).to(position.device)
+            self._place(*place, column(indoor_distance_m))
+        found = self.scenario.basic_pathloss, self.scenario.los_probability
+        loss, probability = (one.view(shape).to(position.device) for one in found)
+        return loss, probability
 
     def _place(
-        self,
-        position: Tensor,
-        indoor: Tensor,
-        los: Tensor | str,
-        indoor_distance_m: Tensor | None = None,
+        self, position: Tensor, indoor: Tensor, los: Tensor | str, inside_m: Tensor | None = None
     ) -> None:
         """Place devices at positions [N, n, 3], indoors [N, n]; the server is at the origin.
 
@@ -349,7 +305,7 @@ class SionnaCell:
         is_rural = self._settings.name == "rma"
         extra = {"in_car": ~indoor & self._settings.in_car} if is_rural else {}
         if self._settings.hall_m is None:  # in a hall, all of the distance is indoors
-            extra["distance_2d_in"] = indoor_distance_m
+            extra["distance_2d_in"] = inside_m
         places = (position.clone(), server, facing, torch.zeros_like(server), way, indoor.clone())
         self.scenario.set_topology(*places, los, **extra)
 

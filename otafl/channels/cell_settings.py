@@ -60,7 +60,6 @@ CEILING_M, TOP_M = (5, 25), (0, 10)
 """Densities of sparse and dense clutter, and heights of halls and of clutter (Table 7.2-4)."""
 
 MOTIONS = ("none", "linear")
-MOTION_NEEDS = "must be 'none', 'linear' or {name: trace, path: positions.csv}"
 
 OWNERS = {"indoor_scenario": ("inh",), "factory_scenario": ("inf",), "hall_m": INDOORS}
 OWNERS |= dict.fromkeys(FILLED_KEYS[1:4], ("inf",))
@@ -75,7 +74,8 @@ def _look_up(table: Mapping[str, Any], other: Any = None) -> Callable[[Mapping[s
 def _check_motion(given: Any) -> Any:
     """Refuse a text that is no motion, or a trace without its keys."""
     if isinstance(given, str) and given not in MOTIONS:
-        raise ValueError(f"got '{given}'; {MOTION_NEEDS}{format_suggestion(given, MOTIONS)}")
+        needs = "must be 'none', 'linear' or {name: trace, path: positions.csv}"
+        raise ValueError(f"got '{given}'; {needs}{format_suggestion(given, MOTIONS)}")
     return given
 
 

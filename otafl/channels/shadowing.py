@@ -9,7 +9,7 @@ from torch import Tensor
 
 from otafl.channels.cell_drop import CellDrop
 from otafl.channels.ofdm import Pairs
-from otafl.core.rng import Purpose, declare_purpose
+from otafl.core.rng import declare_purpose
 
 SHADOWING = declare_purpose("shadowing", __name__)
 CLEAR = declare_purpose("clear_field", __name__)
@@ -24,46 +24,31 @@ class NormalField:
 
     Parameters
     ----------
+    uniform : Tensor, float64 [U, K, waves, 3]
+        Uniform numbers of each device's cosines, equal for devices with the same field G.
     value : Tensor, float64 [U, K]
         Values g_0 at the positions of the drop.
     start : Tensor, float64 [U, K, 3]
         Those positions x_0 in metres.
     distance_m : Tensor, float64 [U, K]
         Correlation distances d_cor.
-    kind : Tensor, int64 [U, K]
-        Field of each device, of three fields of a trial.
-    pairs : Pairs
-        Random streams of the pairs.
-    purpose : Purpose
-        Purpose of the random numbers.
 
     Notes
     -----
-    Each trial has three fields G of unit variance, as sums of cosines. Because exp(-d) is the
-    characteristic function of the planar Cauchy distribution, wave vectors have the radius
-    sqrt(1 / (1 - u)^2 - 1) for a uniform u. Conditioned on g_0 at x_0, the field is
+    Fields G of unit variance are sums of cosines. Because exp(-d) is the characteristic function of
+    the planar Cauchy distribution, wave vectors have the radius sqrt(1 / (1 - u)^2 - 1) for a
+    uniform u. Conditioned on g_0 at x_0, the field is
 
     .. math::
 
         G(x) + e^{-|x - x_0| / d_{cor}} (g_0 - G(x_0))
     """
 
-    def __init__(
-        self,
-        value: Tensor,
-        start: Tensor,
-        distance_m: Tensor,
-        kind: Tensor,
-        pairs: Pairs,
-        purpose: Purpose,
-    ) -> None:
-        uniform = pairs.streams.draw_uniform(purpose, 0, (3, FIELD_WAVES, 3))[pairs.rows].double()
+    def __init__(self, uniform: Tensor, value: Tensor, start: Tensor, distance_m: Tensor) -> None:
         radius = (1.0 / (1.0 - uniform[..., 0]) ** 2 - 1.0).sqrt()
         heading = 2.0 * math.pi * uniform[..., 1]
-        vector = torch.stack([radius * heading.cos(), radius * heading.sin()], -1)
-        trial = torch.arange(len(kind), device=kind.device)[:, None]
-        self._vector = vector[trial, kind]  # [U, K, waves, 2]
-        self._phase = 2.0 * math.pi * uniform[..., 2][trial, kind]
+        self._vector = torch.stack([radius * heading.cos(), radius * heading.sin()], -1)
+        self._phase = 2.0 * math.pi * uniform[..., 2]
         self._start, self._distance = start, distance_m
         self._missing = value - self._compute_field(start[None])
 
@@ -102,7 +87,9 @@ class ShadowingField:
         kind = torch.where(links.line_of_sight, 0, torch.where(indoor, 2, 1))
         self._std, distance_m = links.shadowing_std_db, links.shadowing_distance_m
         value = links.shadowing_db / self._std
-        self._field = NormalField(value, start, distance_m, kind, pairs, SHADOWING)
+        uniform = pairs.streams.draw_uniform(SHADOWING, 0, (3, FIELD_WAVES, 3))[pairs.rows].double()
+        trial = torch.arange(len(kind), device=kind.device)[:, None]
+        self._field = NormalField(uniform[trial, kind], value, start, distance_m)
 
     def __call__(self, position: Tensor) -> Tensor:
         """Return the shadowing [R, U, K] in dB at positions [R, U, K, 3]."""
@@ -135,9 +122,9 @@ class ClearField:
         share = pairs.draw_static_uniform(LEVEL, ()).double()
         hidden = probability + share * (1.0 - probability)
         level = torch.where(clear, share * probability, hidden).clamp(1e-12, 1.0 - 1e-12)
-        distance = torch.full_like(level, distance_m)
-        kind = torch.zeros_like(clear, dtype=torch.int64)
-        self._field = NormalField(torch.special.ndtri(level), start, distance, kind, pairs, CLEAR)
+        distance, value = torch.full_like(level, distance_m), torch.special.ndtri(level)
+        uniform = pairs.streams.draw_uniform(CLEAR, 0, (1, FIELD_WAVES, 3))[pairs.rows].double()
+        self._field = NormalField(uniform, value, start, distance)
 
     def __call__(self, position: Tensor, probability: Tensor) -> Tensor:
         """Return the lines of sight [R, U, K] at positions with these probabilities."""

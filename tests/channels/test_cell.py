@@ -114,7 +114,7 @@ def test_lines_of_sight_change_on_the_way(name: str) -> None:
             assert abs(float(seen[part].sum() - law[part].sum())) < 4.0 * spread
     pair = positions_in(channel, 0), positions_in(channel, 1)
     moved = (pair[1] - pair[0]).norm(dim=-1)
-    p = [channel._compute_clear_probability(one[None])[0].flatten().numpy() for one in pair]
+    p = [channel._look_up(one[None], first)[1].flatten().numpy() for one in pair]
     rho = (-moved / length_m).exp().flatten().numpy()
     draws = np.random.default_rng(0).standard_normal((2, 400, len(rho)))
     second = rho * draws[0] + (1 - rho**2) ** 0.5 * draws[1]
