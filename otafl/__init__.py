@@ -176,10 +176,10 @@ def sweep(
 
 
 def _warn_of_lost_runs(dataset: xr.Dataset) -> xr.Dataset:
-    """Return the result, and warn if no update arrived in a trial."""
-    from otafl.analysis.cautions import describe_lost_runs
+    """Return the result, and warn if no update arrived in a trial, or if a path ended early."""
+    from otafl.analysis.cautions import describe_ended_paths, describe_lost_runs
 
-    if said := describe_lost_runs(dataset):
+    for said in filter(None, (describe_lost_runs(dataset), describe_ended_paths(dataset))):
         warnings.warn(said, stacklevel=3)
     return dataset
 

@@ -177,6 +177,26 @@ def describe_lost_runs(ds: xr.Dataset) -> str:
     )
 
 
+def describe_ended_paths(ds: xr.Dataset) -> str:
+    """Describe the paths of a file that end before training does; empty if there are none."""
+    if "path_end_s" not in ds:
+        return ""
+    end_s, trained_s = ds["path_end_s"], select_end_total(ds, "sim_time_s")
+    others = [dim for dim in end_s.dims if dim != "path"]
+    ended = (end_s <= trained_s).any(others).values
+    if not ended.any():
+        return ""
+    first_s, devices = end_s.min(others).values, np.flatnonzero(ended)
+    named = [f"{k} at {first_s[k]:.4g} s" for k in devices[:MAX_NAMED_POINTS]]
+    more = ", ..." if len(devices) > MAX_NAMED_POINTS else ""
+    what = "so training ended" if ended.all() else "so they were absent until training ended"
+    return (
+        f"the paths of {len(devices)} of {format_count(ended.size, 'device')} ended "
+        f"({', '.join(named)}{more}), {what} at {float(trained_s.max()):.4g} s; "
+        "continue the paths in channel.mobility.path, or use fewer training.rounds"
+    )
+
+
 def describe_arrivals(ds: xr.Dataset) -> str:
     """Describe how many devices were aggregated where fewer arrived than took part, and why.
 
@@ -344,6 +364,7 @@ def list_cautions(ds: xr.Dataset) -> list[str]:
     every = (
         describe_diverged,
         describe_lost_runs,
+        describe_ended_paths,
         describe_arrivals,
         describe_round_interval,
         describe_mixed_budgets,

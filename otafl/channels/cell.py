@@ -5,10 +5,12 @@ large-scale gain, which is path loss, penetration loss and shadowing, is separat
 whose mean power is one. Without `snr_db`, budgets are `tx_power_dbm` over thermal noise; with it,
 they are the SNR at the trial's mean gain. Antennas are those of the CDL profiles.
 
-A drop is constant during a run: line of sight, indoor or outdoor, penetration loss, and angles and
+A drop is constant during a run: indoor or outdoor, penetration and blockage loss, and angles and
 delays of the clusters. Phases of devices that do not move are drawn in each round. With `mobility:
 linear`, path loss follows the position, and shadowing is a normal random field over the cell with
-the standard's correlation exp(-d / d_cor) (eq. 7.4-5), conditioned on its value in the drop. With
+the standard's correlation exp(-d / d_cor) (eq. 7.4-5), conditioned on its value in the drop. The
+line of sight follows another such field, with the probability at the position. Each device has a
+second drop with the other state, whose rays and shadowing it has while its state is changed. With
 `mobility: {name: trace}` the same holds along paths from a file, whose first positions are those of
 the drop, at the time of the clock.
 
@@ -39,7 +41,7 @@ from otafl.channels.fading import FAR, ROUNDS_PER_BLOCK, RoundBlocks
 from otafl.channels.hall import draw_hall_positions, reflect_at_walls
 from otafl.channels.ofdm import NUMBERS_AT_ONCE, OfdmChannel, Pairs, group_frequencies
 from otafl.channels.plane_waves import PlaneWaves, draw_velocities
-from otafl.channels.shadowing import FIELD_WAVES, ShadowingField
+from otafl.channels.shadowing import FIELD_WAVES, ClearField, ShadowingField
 from otafl.core.units import db_to_linear
 
 
@@ -51,7 +53,7 @@ class Cell(OfdmChannel):
     Attributes
     ----------
     line_of_sight, indoor : Tensor, bool [S, K]
-        Devices with a line of sight, and devices indoors.
+        Devices with a line of sight in the drop, and devices indoors.
     links : CellDrop
         The whole drop, of the U trials that differ.
     """
@@ -76,11 +78,12 @@ class Cell(OfdmChannel):
         sionna = self._draw_drop()
         self._velocity = draw_velocities(settings.speed_kmh, pairs)
         frequency = group_frequencies(bandwidth_hz[pairs.rows], settings.subcarrier_groups)
-        rays = build_cell_rays(self.links)
-        self._waves = waves = PlaneWaves(
-            rays, settings.antennas, frequency, pairs, settings.carrier_hz
-        )
-        self.build_states(pairs, waves.rotation, waves.delay_s, waves.numbers)
+        spectrum = frequency, pairs, settings.carrier_hz
+        rays = [build_cell_rays(drop) for drop in (self.links, *self._others)]
+        self._waves = waves = [PlaneWaves(one, settings.antennas, *spectrum) for one in rays]
+        rotation = torch.cat([one.rotation for one in waves], -2)
+        delay_s = torch.cat([one.delay_s for one in waves], -1)
+        self.build_states(pairs, rotation, delay_s, sum(one.numbers for one in waves))
         if settings.trace is not None:  # the time of later rounds is not known
             self._rounds = RoundBlocks(self._draw_first_blocks, 1, caches=False)
 
@@ -92,7 +95,11 @@ class Cell(OfdmChannel):
         self._fixed_gain = self._scale_gain(at_drop)
         if self._moves:
             self._sionna = sionna
-            self._field = ShadowingField(self.links, self._start, self._indoor, pairs)
+            place = self._start, self._indoor
+            self._fields = [ShadowingField(d, *place, pairs) for d in (self.links, *self._others)]
+            clear, length_m = self.links.clear, sionna.clear_distance_m
+            probability = self._look_up(self._start[None], clear)[1][0]
+            self._clear = ClearField(clear, probability, self._start, length_m, pairs)
             ahead = NUMBERS_AT_ONCE // (self._start[..., 0].numel() * FIELD_WAVES)
             ahead = 1 if settings.trace else max(1, min(ROUNDS_PER_BLOCK, ahead))
             self._gains = RoundBlocks(self._compute_gains, ahead, caches=settings.trace is None)
@@ -143,8 +150,14 @@ class Cell(OfdmChannel):
         settings, streams, devices = self.settings, self.streams, self.devices
         position, indoor = self._draw_positions(-(-devices // DEVICES_PER_DROP) * DEVICES_PER_DROP)
         sionna = SionnaCell(settings)
-        links = sionna.draw_drop(self._pairs, position.cpu(), indoor.cpu())
-        self.links = links.map_tensors(lambda one: one[:, :devices].to(streams.device))
+        dropped = self._pairs, position.cpu(), indoor.cpu()
+        drops = [sionna.draw_drop(*dropped)]
+        if self._moves:
+            other = ~drops[0].clear | (settings.factory_scenario == "HH")  # which is always clear
+            drops.append(sionna.draw_drop(*dropped, other))
+        self.links, *self._others = (
+            drop.map_tensors(lambda one: one[:, :devices].to(streams.device)) for drop in drops
+        )
         self._start, self._indoor = position[:, :devices], indoor[:, :devices]
         self.line_of_sight = self._pairs.expand_to_trials(self.links.line_of_sight)
         self.indoor = self._pairs.expand_to_trials(self._indoor)
@@ -164,11 +177,23 @@ class Cell(OfdmChannel):
         return (gain / self._unit).to(self.budget.gain) * self.budget.gain
 
     def draw_taps(self, index: Tensor, time_s: Tensor) -> Tensor:
-        if self._moves:
-            return self._waves.compute_moved_taps(self._get_position(time_s) - self._start)
-        if self._velocity is None:
-            return self._waves.draw_taps(index)
-        return self._waves.compute_moved_taps(time_s[:, :, None, None] * self._velocity)
+        waves = self._waves[0]
+        if not self._moves:
+            if self._velocity is None:
+                return waves.draw_taps(index)
+            return waves.compute_moved_taps(time_s[:, :, None, None] * self._velocity)
+        position = self._get_position(time_s)
+        changed = (self._find_clear(position) != self.links.clear)[..., None, None]
+        taps = [one.compute_moved_taps(position - self._start) for one in self._waves]
+        return torch.cat([taps[0] * ~changed, taps[1] * changed], -1)
+
+    def _look_up(self, position: Tensor, clear: Tensor) -> tuple[Tensor, Tensor]:
+        """Look up path losses and probabilities of lines of sight, as `SionnaCell.look_up`."""
+        return self._sionna.look_up(position, self._indoor, clear, self.links.indoor_distance_m)
+
+    def _find_clear(self, position: Tensor) -> Tensor:
+        """Return the lines of sight [R, U, K] at positions [R, U, K, 3]."""
+        return self._clear(position, self._look_up(position, self.links.clear)[1])
 
     def _get_position(self, time_s: Tensor) -> Tensor:
         """Return the positions [R, U, K, 3] at times [R, U]."""
@@ -189,10 +214,12 @@ class Cell(OfdmChannel):
     def compute_gains(self, time_s: Tensor) -> Tensor:
         """Compute the large-scale gains [R, S, K] at times [R, 1 or U]."""
         position = self._get_position(time_s)
-        loss = self._sionna.compute_path_loss_db(position, self._indoor, self.links.clear)
+        clear = self._find_clear(position)
+        loss, _ = self._look_up(position, clear)
         level = -loss - self.links.penetration_db
         if self.settings.shadowing:
-            level = level + self._field(position)
+            same, other = (field(position) for field in self._fields)
+            level = level + torch.where(clear == self.links.clear, same, other)
         return self._scale_gain(db_to_linear(self._pairs.expand_to_trials(level, 1)))
 
 

@@ -38,6 +38,9 @@ DEVICES_PER_DROP = 64
 SHADOWING = 3
 """Position of shadow fading in Sionna's large-scale parameters."""
 
+CLEAR_DISTANCE_M = {"umi": 50.0, "uma": 50.0, "rma": 60.0, "inh": 10.0}
+"""Correlation distances of the line of sight (TR 38.901 Table 7.6.3.1-2)."""
+
 SUBCLUSTERS = ((0, 1, 2, 3, 4, 5, 6, 7, 18, 19), (8, 9, 10, 11, 16, 17), (12, 13, 14, 15))
 """Rays of the three sub-clusters of the two strongest clusters (TR 38.901 Table 7.5-5)."""
 
@@ -53,6 +56,8 @@ class CellDrop:
     ----------
     line_of_sight, clear : Tensor, bool [U, K]
         Whether a device has a line of sight, and whether there is one up to its building.
+    indoor_distance_m : Tensor [U, K]
+        Part of the distance on the ground that is in the device's building.
     path_loss_db, penetration_db : Tensor [U, K]
         Path loss outdoors or in the hall, and loss into buildings and cars and by blockers.
     shadowing_db, shadowing_std_db, shadowing_distance_m : Tensor [U, K]
@@ -77,6 +82,7 @@ class CellDrop:
 
     line_of_sight: Tensor
     clear: Tensor
+    indoor_distance_m: Tensor
     path_loss_db: Tensor
     penetration_db: Tensor
     shadowing_db: Tensor
@@ -133,7 +139,9 @@ class SionnaCell:
         self.scenario = make(settings.carrier_hz, **common)
         self.scenario.set_spatial_consistency_enabled(settings.spatial_consistency)
 
-    def draw_drop(self, pairs: Pairs, position: Tensor, indoor: Tensor) -> CellDrop:
+    def draw_drop(
+        self, pairs: Pairs, position: Tensor, indoor: Tensor, clear: Tensor | None = None
+    ) -> CellDrop:
         """Draw the links of K devices, a multiple of 64.
 
         Parameters
@@ -144,6 +152,8 @@ class SionnaCell:
             Positions in metres from the server.
         indoor : Tensor, bool [U, K]
             Devices indoors.
+        clear : Tensor, bool [U, K], optional
+            Lines of sight up to the buildings, which are random by default.
 
         Returns
         -------
@@ -155,13 +165,12 @@ class SionnaCell:
         batches = []
         for batch in range(position.shape[1] // DEVICES_PER_DROP):
             part = slice(batch * DEVICES_PER_DROP, (batch + 1) * DEVICES_PER_DROP)
-            seeds = pairs.streams.draw_seeds(DROP / batch, 0)
-            trials = [
-                self.draw_batch(
-                    seeds[row], position[u, None, part], indoor[u, None, part], screens[u]
-                )
-                for u, row in enumerate(rows)
-            ]
+            seeds = pairs.streams.draw_seeds(DROP / batch, 0 if clear is None else 1)
+            trials = []
+            for u, row in enumerate(rows):
+                state = None if clear is None else clear[u, None, None, part]
+                place = position[u, None, part], indoor[u, None, part]
+                trials.append(self.draw_batch(seeds[row], *place, screens[u], state))
             batches.append(join_drops(trials, 0))
         return join_drops(batches, 1)
 
@@ -190,7 +199,15 @@ class SionnaCell:
             return self._tr38901.BlockageModelB(self.scenario, screens, *sizes)
         return None
 
-    def draw_batch(self, seed: int, position: Tensor, indoor: Tensor, screens: Tensor) -> CellDrop:
+    @property
+    def clear_distance_m(self) -> float:
+        """Correlation distance of the line of sight in metres (Table 7.6.3.1-2)."""
+        name, clutter_m = self._settings.name, self._settings.clutter_size_m
+        return clutter_m / 2.0 if name == "inf" else CLEAR_DISTANCE_M[name]
+
+    def draw_batch(
+        self, seed: int, position: Tensor, indoor: Tensor, screens: Tensor, clear: Any = None
+    ) -> CellDrop:
         """Draw one trial's batch [1, 64, 3], with the centres [screens, 3] of blockage model B.
 
         Sionna's links are [1, server, device], and its angles of departure are those at the server.
@@ -201,7 +218,7 @@ class SionnaCell:
         blockage = self._build_blockage(screens)
         small_scale = self._tr38901.RaysGenerator(made, consistent, blockage)
         with use_sionna_stream(seed, torch.device("cpu")):
-            self._place(position, indoor, "random")
+            self._place(position, indoor, "random" if clear is None else clear)
             large_scale.topology_updated_callback()
             small_scale.topology_updated_callback()
             lsp = large_scale()
@@ -223,6 +240,7 @@ class SionnaCell:
         return CellDrop(
             line_of_sight=los,
             clear=made.outdoor_los[:, 0],
+            indoor_distance_m=made.distance_2d_in[:, 0],
             path_loss_db=basic,
             penetration_db=lsp.pathloss[:, 0] - basic - 10.0 * left.log10(),
             shadowing_db=10.0 * lsp.sf[:, 0].log10(),
@@ -239,20 +257,25 @@ class SionnaCell:
             los_gain=los_gain / left,
         )
 
-    def compute_path_loss_db(self, position: Tensor, indoor: Tensor, clear: Tensor) -> Tensor:
-        """Compute the path loss outdoors at given positions (Table 7.4.1-1).
+    def look_up(
+        self, position: Tensor, indoor: Tensor, clear: Tensor, indoor_distance_m: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Look up path losses outdoors and probabilities of lines of sight at given positions.
 
         Parameters
         ----------
         position : Tensor, float64 [R, U, K, 3]
             Positions in metres from the server.
-        indoor, clear : Tensor, bool [U, K]
-            As in `CellDrop`.
+        indoor, indoor_distance_m : Tensor [U, K]
+            Devices indoors, and distance in their building, as in `CellDrop`.
+        clear : Tensor, bool [R, U, K] or [U, K]
+            Lines of sight up to the buildings.
 
         Returns
         -------
-        Tensor, float64 [R, U, K]
-            Path loss in dB. Each device is a topology of its own, because no distances between
+        tuple of two Tensor, float64 [R, U, K]
+            Path loss in dB (Table 7.4.1-1), and probability of a line of sight up to the building
+            (Table 7.4.2-1). Each device is a topology of its own, because no distances between
             devices are needed.
         """
         shape = position.shape[:-1]
@@ -260,14 +283,17 @@ class SionnaCell:
         def column(values: Tensor) -> Tensor:
             return values.expand(shape).reshape(-1, 1).cpu()
 
+        place = position.reshape(-1, 1, 3).cpu(), column(indoor), column(clear)[..., None]
         self.scenario.reset_topology()
-        cpu = torch.device("cpu")
-        with use_sionna_stream(0, cpu):  # UMa's effective height is fixed below 13 m
-            self._place(position.reshape(-1, 1, 3).cpu(), column(indoor), column(clear)[..., None])
-        loss: Tensor = self.scenario.basic_pathloss
-        return loss.view(shape).to(position.device)
+        with use_sionna_stream(0, torch.device("cpu")):  # UMa's effective height: fixed below 13 m
+            self._place(*place, column(indoor_distance_m))
+        found = self.scenario.basic_pathloss, self.scenario.los_probability
+        loss, probability = (one.view(shape).to(position.device) for one in found)
+        return loss, probability
 
-    def _place(self, position: Tensor, indoor: Tensor, los: Tensor | str) -> None:
+    def _place(
+        self, position: Tensor, indoor: Tensor, los: Tensor | str, inside_m: Tensor | None = None
+    ) -> None:
         """Place devices at positions [N, n, 3], indoors [N, n]; the server is at the origin.
 
         Sionna keeps its arguments and later writes to them, so each tensor is a copy. `los` is
@@ -278,6 +304,8 @@ class SionnaCell:
         way, facing = torch.zeros_like(position), torch.zeros_like(position)
         is_rural = self._settings.name == "rma"
         extra = {"in_car": ~indoor & self._settings.in_car} if is_rural else {}
+        if self._settings.hall_m is None:  # in a hall, all of the distance is indoors
+            extra["distance_2d_in"] = inside_m
         places = (position.clone(), server, facing, torch.zeros_like(server), way, indoor.clone())
         self.scenario.set_topology(*places, los, **extra)
 

@@ -12,6 +12,7 @@ from otafl.channels.base import note_range
 from otafl.channels.device_paths import TraceMobility
 from otafl.channels.plane_waves import GeometricSettings
 from otafl.core.problems import Problem, make_problem
+from otafl.core.suggestions import format_suggestion
 
 OUTDOORS, INDOORS = ("umi", "uma", "rma"), ("inh", "inf")
 
@@ -58,6 +59,8 @@ SPARSE, DENSE = (0.0, 0.4), (0.4, 1.0)
 CEILING_M, TOP_M = (5, 25), (0, 10)
 """Densities of sparse and dense clutter, and heights of halls and of clutter (Table 7.2-4)."""
 
+MOTIONS = ("none", "linear")
+
 OWNERS = {"indoor_scenario": ("inh",), "factory_scenario": ("inf",), "hall_m": INDOORS}
 OWNERS |= dict.fromkeys(FILLED_KEYS[1:4], ("inf",))
 """Keys of some cells only."""
@@ -66,6 +69,14 @@ OWNERS |= dict.fromkeys(FILLED_KEYS[1:4], ("inf",))
 def _look_up(table: Mapping[str, Any], other: Any = None) -> Callable[[Mapping[str, Any]], Any]:
     """Return the function that finds a default by the name of the cell."""
     return lambda given: table.get(given["name"], other)
+
+
+def _check_motion(given: Any) -> Any:
+    """Refuse a text that is no motion, or a trace without its keys."""
+    if isinstance(given, str) and given not in MOTIONS:
+        needs = "must be 'none', 'linear' or {name: trace, path: positions.csv}"
+        raise ValueError(f"got '{given}'; {needs}{format_suggestion(given, MOTIONS)}")
+    return given
 
 
 class CellSettings(GeometricSettings):
@@ -115,7 +126,9 @@ class CellSettings(GeometricSettings):
     """fraction of devices that are indoors; by default 0.8 in umi and uma, 0.5 in rma"""
     shadowing: bool = True
     """whether shadow fading is part of the large-scale gain"""
-    mobility: Literal["none", "linear"] | TraceMobility = "none"
+    mobility: Annotated[
+        Literal["none", "linear"] | TraceMobility, BeforeValidator(_check_motion)
+    ] = "none"
     """motion of the devices: linear, straight on at speed_kmh with reflection at the edge of the
     cell, so that distance, path loss and shadowing change; none, where speed_kmh affects only the
     fading; or {name: trace, path: positions.csv}, along the paths of a file"""

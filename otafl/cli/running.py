@@ -121,7 +121,7 @@ def _finish(dataset: xr.Dataset, result: Path, path: Path, quiet: bool) -> None:
     interruption.describe_kept_fn = lambda: (
         f"the result is whole in {result}, and `otafl plot` draws it"
     )
-    from otafl.analysis.cautions import describe_lost_runs
+    from otafl.analysis.cautions import describe_ended_paths, describe_lost_runs
     from otafl.plots import draw_overview
     from otafl.results.end_values import describe_diverged
 
@@ -132,6 +132,7 @@ def _finish(dataset: xr.Dataset, result: Path, path: Path, quiet: bool) -> None:
         print_ends(dataset)
         typer.echo(f"\nnext: otafl show {result}; otafl plot {result}; otafl report {result}")
     else:
-        for said in filter(None, (describe_diverged(dataset), describe_lost_runs(dataset))):
-            say(said)
+        for describe in (describe_diverged, describe_lost_runs, describe_ended_paths):
+            if said := describe(dataset):
+                say(said)
     typer.echo(f"result: {result}  figure: {path}")

@@ -217,6 +217,8 @@ class Obda(Codec):
     state_attrs: ClassVar = ("_voted",)
 
     class Settings(Codec.Settings):
+        takes_votes: ClassVar[bool] = True
+
         name: Literal["obda"] = "obda"
         step: float = declare_stackable(0.001, gt=0)
         """size of the server's step along each sign"""

@@ -67,6 +67,9 @@ class Settings(BaseModel):
     idle_without: ClassVar[Mapping[str, str]] = {}
     """Fields without effect while another field is off: field -> the other field."""
 
+    takes_votes: ClassVar[bool] = False
+    """Whether the server takes votes of signs, which have no size."""
+
     @property
     def stackable_names(self) -> tuple[str, ...]:
         """The fields over which trials of one stack may differ."""

@@ -78,6 +78,8 @@ class Recorder(Stateful):
         self.once["power_constraint"] = np.array(numbers)
         once = self._evaluation.compute_constants() | parts.submodels.compute_constants()
         self.once |= self._sum_over_devices(merge_servers(once, self._servers))
+        if (presence_s := parts.link.channel.presence_s) is not None:
+            self.once["path_end_s"] = np.tile(presence_s[:, 1], (size, 1))
 
     @torch.inference_mode()
     def take_record(self, round: int, wall_time_s: float) -> None:

@@ -213,9 +213,12 @@ class SpanForm:
         self._is_narrow = self.first.outputs <= NARROW
 
     def copy_params(self, params: Tensors) -> FormParams:
-        rest, wide = self.adopt_params(params)
-        assert wide is not None
-        return FormParams(rest.clone() if len(self.shapes) == 1 else rest, wide.clone())
+        rest, wide = flatten({n: params[n] for n in self.shapes}), params[self.first.weight]
+        rest = rest.clone() if len(self.shapes) == 1 else rest
+        dense = torch.contiguous_format
+        if self._is_narrow:
+            return FormParams(rest, wide.mT.clone(memory_format=dense).mT)
+        return FormParams(rest, wide.clone(memory_format=dense))
 
     def adopt_params(self, params: Tensors) -> FormParams:
         rest, wide = flatten({n: params[n] for n in self.shapes}), params[self.first.weight]

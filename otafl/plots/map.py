@@ -1,8 +1,9 @@
 """Map of a scenario's devices and its base station, seen from above, with the quality of the links.
 
 A device has the colour of its mean SNR at full power over the fading, at the trial's first round;
-one without a path is a cross. A traced place has its roofs in grey, and between them the SNR that a
-device would have there.
+one without a path is a cross. With a partition `by_place`, the colour is instead that of the class
+of most of its training samples. A traced place has its roofs in grey, and between them the SNR
+that a device would have there.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 import xarray as xr
+from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import ListedColormap, Normalize
@@ -22,6 +24,8 @@ from otafl.core.errors import UserError
 from otafl.plots import quantities
 from otafl.plots.kinds import FigureRecipe
 from otafl.plots.layout import add_legend, finish, make_panels
+from otafl.plots.partition import COLOURS as CLASS_COLOURS
+from otafl.plots.partition import partition_data
 from otafl.plots.scenario_panels import Panels, open_scenario, select_panels
 from otafl.scenario import Scenario
 
@@ -33,6 +37,7 @@ SIDE = {True: 3.0, False: 4.0}
 ROOF_M = 0.5
 """Height from which on there is a roof."""
 PATH = ("path_east_m", "path_north_m")
+MAIN = "main_class"
 LABEL = "SNR at full power [dB]"
 MARGIN = 1.05
 
@@ -52,7 +57,8 @@ def map_data(
     -------
     With dims ([facet], device): east_m and north_m from the (first) base station, snr_db, -inf
     without a path, NaN for devices that a point does not have; base_east_m and base_north_m (base);
-    of devices on a trace path_east_m and path_north_m (device, position); of a traced place
+    of devices on a trace path_east_m and path_north_m (device, position); with a partition
+    `by_place` main_class, the class of most samples of a device; of a traced place
     coverage_db and roof_m (row, column) at row_m and column_m.
 
     Raises
@@ -61,7 +67,12 @@ def map_data(
     """
     shown = select_panels(scenario, "map", facet, sel)
     made = [_build_panel(one, shown.trial) for one in shown.scenarios]
-    return _build_table(made, shown)
+    table = _build_table(made, shown)
+    if all(one.data.partition.name == "by_place" for one in shown.scenarios):
+        samples = partition_data(scenario, facet, sel)["samples"].fillna(0)
+        if samples.sizes["device"] == table.sizes["device"]:
+            table[MAIN] = samples.argmax("class").drop_vars("class", errors="ignore")
+    return table
 
 
 def _build_panel(scenario: Scenario, trial: int) -> xr.Dataset:
@@ -136,21 +147,24 @@ def draw_map(data: xr.Dataset, title: str = "") -> Figure:
     shown = (name for name in (*places, *PATH) if name in data)
     reach = MARGIN * max(float(abs(data[name]).max()) for name in shown) or 1.0
     marks: dict[str, Any] = {}
+    shades: Any = CLASS_COLOURS
+    if MAIN in data and data[MAIN].max() >= len(shades):
+        shades = colormaps["turbo"](np.linspace(0.0, 1.0, int(data[MAIN].max()) + 1))
     for ax, part in shows:
-        _draw_panel(ax, part, norm)
+        _draw_panel(ax, part, norm, shades)
         ax.set(xlim=(-reach, reach), ylim=(-reach, reach))
         handles, names = ax.get_legend_handles_labels()
         marks |= dict(zip(names, handles, strict=True))
-    bar = figure.colorbar(
-        ScalarMappable(norm, COLOURS), ax=[ax for ax, _ in shows], pad=0.02, aspect=25, extend="min"
-    )
-    bar.set_label(LABEL)
+    if MAIN not in data or "coverage_db" in data:
+        style: dict[str, Any] = {"pad": 0.02, "aspect": 25, "extend": "min"}
+        bar = figure.colorbar(ScalarMappable(norm, COLOURS), ax=[ax for ax, _ in shows], **style)
+        bar.set_label(LABEL)
     add_legend(figure, data, [*marks.values()], [*marks], "")
     finish(figure, data, title, size)
     return figure
 
 
-def _draw_panel(ax: Axes, part: xr.Dataset, norm: Normalize) -> None:
+def _draw_panel(ax: Axes, part: xr.Dataset, norm: Normalize, shades: Any) -> None:
     """Draw a place: what is there, the devices, and the base station on top."""
     if "coverage_db" in part and part["column_m"].notnull().any():
         ground = part.dropna("row", subset=["row_m"]).dropna("column", subset=["column_m"])
@@ -165,8 +179,14 @@ def _draw_panel(ax: Axes, part: xr.Dataset, norm: Normalize) -> None:
     east, north, snr = (part[name].values[known] for name in ("east_m", "north_m", "snr_db"))
     is_finite = np.isfinite(snr)
     edge: dict[str, Any] = {"edgecolors": "black", "linewidths": 0.6, "zorder": 3}
-    dots: dict[str, Any] = {"c": snr[is_finite], "norm": norm, "cmap": COLOURS, "s": 26}
-    ax.scatter(east[is_finite], north[is_finite], label="device", **dots, **edge)
+    if MAIN in part:
+        main = part[MAIN].values[known]
+        for number in np.unique(main):
+            at = east[is_finite & (main == number)], north[is_finite & (main == number)]
+            ax.scatter(*at, color=shades[number], label=f"class {number}", s=26, **edge)
+    else:
+        dots: dict[str, Any] = {"c": snr[is_finite], "norm": norm, "cmap": COLOURS, "s": 26}
+        ax.scatter(east[is_finite], north[is_finite], label="device", **dots, **edge)
     if not is_finite.all():
         cross: dict[str, Any] = {"marker": "x", "c": "#D55E00", "s": 26, "linewidths": 1.2}
         label = "device without a path"

@@ -157,6 +157,8 @@ power_constraint | 1 | - | kind of the power budget: 0 no bound, 1 every round, 
 start_bits | bit | lower | bits of a broadcast of the start to all devices, not in downlink_bits
 compression_actual | 1 | lower | real uplink symbols of the weights over the dense weights
 compression_nominal | 1 | lower | uplink symbols over dense weights of the middle layer
+trial, path:
+path_end_s | s | higher | end of a device's path from a file
 trial, round, level:
 level_participants | 1 | - | devices that trained a model of this size
 trial, level:

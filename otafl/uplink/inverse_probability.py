@@ -62,7 +62,12 @@ class LossSettings(Transport.Settings):
         selection = registry.load_component("selection", devices.selection.name)
         needs = get_class(method).describe_payload(method.values).needs
         for key, is_given, remedy in (
-            ("devices.deadline_s", devices.deadline_s is not None, "leave it out"),
+            (
+                "devices.deadline_s",
+                devices.deadline_s is not None,
+                "it bounds local work, so leave it out, and bound the upload by "
+                "transport.max_symbols with transport: digital",
+            ),
             ("devices.selection", selection.uses_sounding, "use selection: uniform"),
             ("robust", scenario.robust.is_active, "leave it out"),
             ("algorithm", needs == "each", "use an algorithm that needs the mean"),

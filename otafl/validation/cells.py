@@ -108,6 +108,43 @@ def _line_of_sight(bench: Bench, name: str) -> Iterator[Check]:
     yield check_share(law, int(seen.sum()), seen.size)
 
 
+DROPPED = {"inh": 2.0, "inf": 6.5}
+"""Heights of the server above the devices of an office and a factory hall, in metres."""
+
+
+def compute_hall_losses(name: str, far: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Compute the path losses in dB with and without a line of sight at distances far [m] in space.
+
+    The factory has sparse clutter and a high server (3GPP TR 38.901, table 7.4.1-1).
+    """
+    d, ghz = np.log10(far), math.log10(CARRIER_HZ / 1e9)
+    if name == "inh":
+        return 32.4 + 17.3 * d + 20.0 * ghz, 17.3 + 38.3 * d + 24.9 * ghz
+    return 31.84 + 21.5 * d + 19.0 * ghz, 32.4 + 23.0 * d + 20.0 * ghz
+
+
+@state_law("hall: path loss and share with line of sight", f"{TR_38901}, 7.4", "{}", DROPPED)
+def _hall(bench: Bench, name: str) -> Iterator[Check]:
+    """Compare each loss with the nearer one of its distance, and count those with a line of sight.
+
+    The office is open, and the clutter of the factory is 2 m high.
+    """
+    rig = drop(bench, name, 64, bench.scale_size(16), shadowing=False)
+    places = (rig.link.channel.get_positions(0, trial) for trial in range(rig.num_trials))
+    d = np.stack([np.linalg.norm(one.device_m, axis=1) for one in places if one is not None])
+    losses = np.stack(compute_hall_losses(name, np.hypot(d, DROPPED[name])))
+    off = -level_db(rig) - np.maximum(losses, losses[0])
+    nearer = np.abs(off).argmin(0)
+    yield check_exact(0.0, float(np.abs(off).min(0).max()), 1e-4, "path loss")
+    if name == "inh":
+        far = np.where(d <= 49.0, np.exp(-(d - 5.0) / 70.8), 0.54 * np.exp(-(d - 49.0) / 211.7))
+        law = np.where(d <= 5.0, 1.0, far)
+    else:
+        law = np.exp(d * math.log1p(-0.2) / 10.0 * (2.0 - DEVICE_M) / (8.0 - DEVICE_M))
+    seen = nearer == 0
+    yield check_mean(float(law.mean()), seen - law + law.mean(), CLEAR)
+
+
 WU = "Wu, Zhang 2019"
 
 SIZES = (4, 16, 64)

@@ -6,9 +6,11 @@ import functools
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from pydantic import ValidationError
+from scipy import special
 from support.made_channels import make_channel
 from support.refusals import assert_refused
 from torch import Tensor
@@ -29,6 +31,12 @@ def positions_in(channel: Cell, round: int | None = None) -> Tensor:
         return channel._pairs.expand_to_trials(channel._start)
     time = torch.tensor([[round * channel.settings.round_interval_s]], dtype=torch.float64)
     return channel._pairs.expand_to_trials(channel._get_position(time)[0])
+
+
+def find_clear(channel: Cell, round: int) -> Tensor:
+    """Lines of sight [S, K] of outdoor devices at the beginning of a round."""
+    time = torch.tensor([[round * channel.settings.round_interval_s]], dtype=torch.float64)
+    return channel._pairs.expand_to_trials(channel._find_clear(channel._get_position(time))[0])
 
 
 def db(gain: Tensor) -> Tensor:
@@ -72,12 +80,67 @@ def test_gain_outdoors_is_the_formulas(name: str, formula: Any) -> None:
         distance = (positions_in(channel, round) - server).norm(dim=-1)
         assert distance.max() < {"umi": 210, "uma": 670, "rma": 3850}[name]  # the break points
         gain = channel.get_state(round).gain
-        kinds = channel.line_of_sight.int()
+        kinds = find_clear(channel, round).int()
         expected = [
             -formula(d, 3.5)[1 - los]
             for d, los in zip(distance.flatten().tolist(), kinds.flatten().tolist(), strict=True)
         ]
         assert db(gain).flatten().numpy() == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.law
+@pytest.mark.parametrize("name", ["umi", "inh"])
+def test_lines_of_sight_change_on_the_way(name: str) -> None:
+    """Their share far and near is that of Table 7.4.2-1 in each round, within 4 deviations of
+    independent devices, and the states of two rounds are a normal copula's of correlation
+    exp(-d / d_cor). Devices that cross the cell change, standing ones do not."""
+    keys: dict[str, Any] = {"indoor_probability": 0.0} if name == "umi" else {"hall_m": (90, 80, 3)}
+    keys |= {"mobility": "linear", "round_interval_s": 1.0, "shadowing": False}
+    step_m, length_m = {"umi": (10.0, 50.0), "inh": (2.0, 10.0)}[name]
+    channel = cell(name, 10, 150, speed_kmh=step_m * 3.6, **keys)
+    first = find_clear(channel, 0)
+    assert torch.equal(first, channel.line_of_sight)
+    gain = channel.get_state(0).gain
+    assert not torch.equal(gain > gain.median(), channel.get_state(30).gain > gain.median())
+    for round in (0, 5, 30):
+        d = positions_in(channel, round)[..., :2].norm(dim=-1)
+        law = 18 / d + (-d / 36).exp() * (1 - 18 / d)
+        if name == "inh":
+            law = torch.where(d <= 49, (-(d - 5) / 70.8).exp(), 0.54 * (-(d - 49) / 211.7).exp())
+        law = law.clamp(0.0, 1.0)
+        seen = find_clear(channel, round)
+        for part in (d < d.median(), d >= d.median()):
+            spread = float((law * (1 - law))[part].sum()) ** 0.5
+            assert abs(float(seen[part].sum() - law[part].sum())) < 4.0 * spread
+    pair = positions_in(channel, 0), positions_in(channel, 1)
+    moved = (pair[1] - pair[0]).norm(dim=-1)
+    p = [channel._look_up(one[None], first)[1].flatten().numpy() for one in pair]
+    rho = (-moved / length_m).exp().flatten().numpy()
+    draws = np.random.default_rng(0).standard_normal((2, 400, len(rho)))
+    second = rho * draws[0] + (1 - rho**2) ** 0.5 * draws[1]
+    copula = ((special.ndtr(draws[0]) < p[0]) == (special.ndtr(second) < p[1])).mean(0)
+    same = (first == find_clear(channel, 1)).double()
+    spread = (copula * (1 - copula)).sum() ** 0.5
+    assert abs(float(same.sum()) - copula.sum()) < 4.0 * spread
+    assert copula.mean() < 0.95
+    standing = cell(name, 10, 150, speed_kmh=0.0, **keys)
+    assert torch.equal(find_clear(standing, 30), standing.line_of_sight)
+
+
+@pytest.mark.exact
+def test_a_line_of_sight_turns_its_ray_on_and_off() -> None:
+    """The last path of each of both drops is the line of sight."""
+    channel = cell("umi", 8, 4, indoor_probability=0.0, mobility="linear", speed_kmh=100.0)
+    for round in (0, 4, 9):
+        index = torch.tensor([round])
+        time_s = index[None].double()
+        taps = channel.draw_taps(index, time_s)[0, :, :, 0]
+        half = taps.shape[-1] // 2
+        seen = taps[..., [half - 1, -1]].abs().amax(-1) > 0
+        assert torch.equal(channel._pairs.expand_to_trials(seen), find_clear(channel, round))
+        changed = find_clear(channel, round) != channel.line_of_sight
+        assert (taps[..., :half].abs().amax(-1) > 0).eq(~changed).all()
+    assert changed.any()
 
 
 @pytest.mark.exact

@@ -14,6 +14,8 @@ from pydantic import ValidationError
 from support.made_channels import make_channel
 from support.refusals import assert_refused
 
+import otafl
+from otafl.analysis import cautions
 from otafl.channels.cell import Cell
 from otafl.channels.fading import FAR
 from otafl.core.errors import UserError
@@ -181,6 +183,25 @@ def test_devices_come_and_leave_with_their_paths(tmp_path: Path) -> None:
     assert engine.ended.all()
 
 
+@pytest.mark.exact
+def test_a_run_beyond_its_paths_says_so_once(tmp_path: Path) -> None:
+    """The first device leaves after 10 ms, and the second one after the run, or within it."""
+    for end_s, count, when in ((1e3, 1, "so they were absent until"), (0.02, 2, "so training end")):
+        (point,) = load(tmp_path, training={"rounds": 20}, trials=2)
+        write_csv(
+            tmp_path / "a.csv",
+            [(0.0, 0, 20.0, 0.0), (0.01, 0, 20.0, 0.0), (0.0, 1, 20.0, 5.0), (end_s, 1, 30.0, 5.0)],
+        )
+        with pytest.warns(
+            UserWarning, match=f"paths of {count} of 2 devices ended .0 at 0.01 s"
+        ) as told:
+            ds = otafl.run(point.scenario)
+        assert sum("channel.mobility.path" in str(one.message) for one in told) == 1
+        assert when in cautions.describe_ended_paths(ds)
+        assert ds["path_end_s"].values.tolist() == [[0.01, end_s]] * 2
+    assert cautions.describe_ended_paths(ds.assign(path_end_s=ds["path_end_s"] + 1.0)) == ""
+
+
 def test_a_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     points = load(tmp_path)
 
@@ -205,6 +226,7 @@ def test_what_does_not_go_with_a_trace(tmp_path: Path) -> None:
     cases: list[tuple[Any, str]] = [
         ({"mobility": trace, "speed_kmh": 3}, "speed_kmh: got 3, but a trace has its own"),
         ({"mobility": {"name": "trace"}}, "path"),
+        ({"mobility": "trace"}, "'linear' or {name: trace, path: positions.csv}"),
         ({"mobility": {**trace, "margin_db": -1}}, "margin_db"),
     ]
     assert_refused(Cell.Settings, cases, ValidationError)

@@ -82,8 +82,9 @@ def test_gain_is_the_formulas(kind: str) -> None:
     channel = build(kind, 64, 2, shadowing=False, speed_kmh=3.0, mobility="linear")
     settings = channel.settings
     up = settings.server_height_m - settings.device_height_m
-    seen = channel.line_of_sight.numpy()
     for round in (0, 60):
+        place = channel._get_position(torch.full((1, 1), round, dtype=torch.float64))
+        seen = channel._pairs.expand_to_trials(channel._find_clear(place)[0]).numpy()
         there = np.stack([channel.get_positions(round, trial).device_m for trial in range(2)])
         assert (np.abs(there) <= np.array(settings.hall_m[:2]) / 2 + 1e-9).all()
         distance = np.hypot(np.linalg.norm(there, axis=2), up)
@@ -204,7 +205,7 @@ def test_blockage_lowers_the_mean_gain(name: str, keys: dict[str, Any]) -> None:
     loss = 10 * (open_.get_state(0).gain / blocked.get_state(0).gain).log10()
     assert loss.min() > -1e-9
     assert 0.2 < loss.mean() < 15.0
-    power = blocked._waves._rays.abs().square().sum(-1)
+    power = blocked._waves[0]._rays.abs().square().sum(-1)
     torch.testing.assert_close(power, torch.ones_like(power))
 
 

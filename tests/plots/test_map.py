@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 from contract.small import engine, scenario
+from matplotlib.colors import to_rgba
 
 from otafl.cli import main
 from otafl.core.errors import UserError
 from otafl.plots import build_table, draw, map_data
+from otafl.plots.partition import COLOURS, partition_data
 
 pytestmark = pytest.mark.exact
 
@@ -56,6 +58,28 @@ def test_a_traced_place() -> None:
     assert len(figure.axes) == 2
     assert list(build_table(data)) == ["device", "east_m", "north_m", "snr_db"]
     assert len(build_table(data)) == 90
+
+
+def test_classes_by_place() -> None:
+    """In two sectors at full strength, the main classes of the halves of the plane are disjoint;
+    dots have the classes' colours, and there is no bar of the SNR."""
+    point = UMI | {"devices.count": 12, "data.partition": {"name": "by_place", "parts": 2}}
+    data = map_data(scenario(point))
+    samples = partition_data(scenario(point))["samples"].values
+    assert data["main_class"].values.tolist() == samples.argmax(1).tolist()
+    north = data["north_m"].values > 0.0
+    assert not set(data["main_class"].values[north]) & set(data["main_class"].values[~north])
+    (axes,) = draw(data).axes
+    places = {
+        tuple(spot): tuple(dots.get_facecolor()[0])
+        for dots in axes.collections[:-1]
+        for spot in np.asarray(dots.get_offsets()).round(6).tolist()
+    }
+    assert len(places) == 12
+    columns = (data[name].values for name in ("east_m", "north_m", "main_class"))
+    for east, at, number in zip(*columns, strict=True):
+        assert places[round(east, 6), round(at, 6)] == to_rgba(COLOURS[number])
+    assert "main_class" not in map_data(scenario(UMI))
 
 
 def test_what_has_no_places_is_refused(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
 from otafl.scenario.loading import load_points
 from otafl.topology.handover import choose_servers, list_served_spans
+from otafl.validation.cells import compute_losses
 
 SITE_M = 100.0
 
@@ -37,11 +38,12 @@ def load(tmp_path: Path, margin_db: float = 0.0, **changes: Any) -> Any:
         "time_s,device,x_m,y_m\n0,0,0,3\n20,0,-100,3\n0,1,-50,80\n20,1,-50,80\n5,2,-20,3\n9,2,-20,3\n"
     )
     mobility = {"name": "trace", "path": str(file), "margin_db": margin_db, "measure_every_s": 0.1}
-    cell = {"name": "uma", "shadowing": False, "indoor_probability": 0.0, "cell_radius_m": 50.0}
+    cell = {"name": "rma", "shadowing": False, "in_car": False, "cell_radius_m": 50.0}
+    cell |= {"indoor_probability": 0.0, "server_height_m": 35.0}
     topology = {"name": "cells", "servers": 3, "site_distance_m": SITE_M}
     base = {
         "name": "moving",
-        "channel": cell | {"mobility": mobility, "min_distance_m": 10.0, "server_height_m": 25.0},
+        "channel": cell | {"mobility": mobility, "min_distance_m": 10.0},
         "topology": topology,
         "devices": {"count": 3},
         "model": "softmax_regression",
@@ -52,22 +54,22 @@ def load(tmp_path: Path, margin_db: float = 0.0, **changes: Any) -> Any:
 
 @pytest.mark.exact
 def test_handover_is_at_the_border(tmp_path: Path) -> None:
-    """Where all links have a line of sight, uma's loss is 22 log10(d): without a margin the border
-    is the middle, and with one it is where the second distance is a factor 10^(margin / 22)
-    smaller."""
+    """Where all links have a line of sight on the whole way, it is where the losses of rma differ
+    by the margin: without one, the middle."""
+    time_s = np.arange(0.0, 20.0, 0.1)
     for margin_db in (0.0, 3.0):
         for trial in range(30):
             parts = assemble(load(tmp_path, margin_db), [trial])
-            if parts.link.channel.line_of_sight[:2, 0].all():
+            channel: Any = parts.link.channel
+            place = channel._get_position(torch.from_numpy(time_s)[:, None])
+            if channel._find_clear(place)[:, :2, 0].all():
                 break
         else:
             pytest.fail("no trial has two lines of sight")
         first, second, third = parts.topology.list_presence(parts.link.channel)
-        time_s = np.arange(0.0, 20.0, 0.1)
-        height = 23.5
-        near = np.hypot(np.hypot(5 * time_s, 3), height)
-        far = np.hypot(np.hypot(100 - 5 * time_s, 3), height)
-        expected = time_s[22 * np.log10(near / far) > margin_db][0]
+        near, _ = compute_losses("rma", np.hypot(5 * time_s, 3))
+        far, _ = compute_losses("rma", np.hypot(100 - 5 * time_s, 3))
+        expected = time_s[near - far > margin_db][0]
         assert first[0] == [(0.0, pytest.approx(expected))]
         assert second[0] == [(pytest.approx(expected), 20.0)]
         assert third[1] == [(0.0, 20.0)]

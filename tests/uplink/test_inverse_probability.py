@@ -149,7 +149,7 @@ def test_runs_of_both_uplinks() -> None:
 @pytest.mark.exact
 def test_unknown_probabilities_are_refused() -> None:
     for changes, message in (
-        ({"devices": {"count": 4, "deadline_s": 1.0}}, "devices.deadline_s: no weight"),
+        ({"devices": {"count": 4, "deadline_s": 1.0}}, "upload by transport.max_symbols"),
         ({"devices": {"count": 4, "participants": 2, "selection": "best_channel"}}, "no weight"),
         ({"robust": {"groups": 2}}, "robust: no weight w / p"),
         ({"algorithm": "fedamp", "transport": DIGITAL}, "no weight w / p is known"),

@@ -62,7 +62,7 @@ class FedNova(Algorithm):
         def check(self, scenario: Any) -> Iterator[Problem]:
             """Yield votes, which have no size that a number of steps could scale."""
             for section in (scenario.transport, scenario.codec):
-                if section.values.assumes_increments == VOTES:
+                if section.values.takes_votes:
                     text = f"'{section.name}' {VOTES}, and FedNova scales a mean; use fedavg"
                     yield make_problem(text, "algorithm")
 

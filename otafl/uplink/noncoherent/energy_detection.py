@@ -58,6 +58,8 @@ class FskMajorityVote(Transport):
     provides_sums: ClassVar[bool] = False
 
     class Settings(Transport.Settings):
+        takes_votes: ClassVar[bool] = True
+
         name: Literal["fsk_majority_vote"] = "fsk_majority_vote"
         step: float = declare_stackable(0.001, gt=0)
         """size of the server's step along each vote"""
