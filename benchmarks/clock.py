@@ -142,7 +142,7 @@ def spin_stack(trials: int, devices: int, is_plain: bool) -> float:
     clock = ArrayClock(own) if is_plain else EventClock(own, [Rules()] * trials, [[]] * trials)
     size, rounds = trials * devices, max(3, 2000 // trials)
     work_s = CYCLE_S * np.random.default_rng(0).uniform(0.5, 1.5, size)
-    all_devices, watts = [np.arange(devices)] * trials, np.ones(size)
+    all_devices, watts = np.arange(size), np.ones(size)
     airtime_s, joules = np.full(trials, AIRTIME_S), np.full((trials, devices), 1e-6)
     gc.collect()
     gc.freeze()

@@ -103,28 +103,25 @@ class ArrayClock(Clock):
     def begin(
         self,
         round: int,
-        participants: Sequence[np.ndarray],
+        participants: np.ndarray,
         downlink_s: np.ndarray,
         compute_s: np.ndarray,
         compute_w: np.ndarray,
         broadcast_s: np.ndarray,
     ) -> None:
-        counts = np.fromiter(map(len, participants), np.int64, self._trials)
-        trial = np.repeat(np.arange(self._trials), counts)
-        cell = trial * self._devices + np.concatenate(participants)
-        down_s = downlink_s
+        cell, trial, down_s = participants, participants // self._devices, downlink_s
         _check_durations(down_s + compute_s, "seconds")
         if not self._running.all():
             keep = self._running[trial]
             rows = (one[keep] for one in (trial, cell, down_s, compute_s, compute_w))
             trial, cell, down_s, compute_s, compute_w = rows
-            counts = np.where(self._running, counts, 0)
         sent_s = self._now_s[trial]
         ready_s = sent_s + (down_s + compute_s)
         received_s = self._now_s + broadcast_s
-        latest_s = _find_largest(ready_s, counts, np.maximum(self._now_s, received_s))
+        latest_s = np.maximum(self._now_s, received_s)
+        np.maximum.at(latest_s, trial, ready_s)
         self._latest_s = np.where(self._running, latest_s, self._now_s)
-        self._counts, self._trial, self._cell = counts, trial, cell
+        self._trial, self._cell = trial, cell
         self._sent_s, self._began_s, self._ready_s = sent_s, sent_s + down_s, ready_s
         self._compute_w, self._has_begun = compute_w, True
 
@@ -141,7 +138,7 @@ class ArrayClock(Clock):
         stop_s = opened_s + lasts_s
         self._charge(opened_s, stop_s, joules.reshape(-1)[cell])
         self._now_s = np.where(self._running, self._opened_s + airtime_s, self._now_s)
-        self._started += self._counts
+        self._started += np.bincount(trial, minlength=self._trials)
         self._has_begun, self._opened_s = False, None
 
     def _charge(self, opened_s: np.ndarray, stop_s: np.ndarray, joules: np.ndarray) -> None:
@@ -191,20 +188,6 @@ class ArrayClock(Clock):
 
     def stop(self, trial: int) -> None:
         self._running[trial] = False
-
-
-def _find_largest(values: np.ndarray, counts: np.ndarray, least: np.ndarray) -> np.ndarray:
-    """Return the maximum [S] of `least` [S] and of each trial's values.
-
-    The values [N] are ordered by trial, and `counts` [S] are their numbers.
-    """
-    some = np.flatnonzero(counts)
-    if not len(some):
-        return least
-    out = least.copy()
-    starts = (np.cumsum(counts) - counts)[some]
-    out[some] = np.maximum(out[some], np.maximum.reduceat(values, starts))
-    return out
 
 
 def _check_durations(seconds: np.ndarray, name: str) -> None:

@@ -54,7 +54,7 @@ class Clock(Stateful, ABC):
     def begin(
         self,
         round: int,
-        participants: Sequence[np.ndarray],
+        participants: np.ndarray,
         downlink_s: np.ndarray,
         compute_s: np.ndarray,
         compute_w: np.ndarray,
@@ -66,10 +66,10 @@ class Clock(Stateful, ABC):
         ----------
         round : int
             Number of the round.
-        participants : Sequence of ndarray, int64
-            Available devices that take part, in ascending order, an array for each of the S trials.
+        participants : ndarray, int64 [N]
+            Available devices that take part, as ascending positions in [S * K].
         downlink_s : ndarray, [N]
-            Seconds until each participant has the model, trial by trial.
+            Seconds until each participant has the model.
         compute_s, compute_w : ndarray, [N]
             Duration and power of the local work, in the same order.
         broadcast_s : ndarray, [S]

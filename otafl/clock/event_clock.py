@@ -86,7 +86,7 @@ class EventClock(Clock):
     def begin(
         self,
         round: int,
-        participants: Sequence[np.ndarray],
+        participants: np.ndarray,
         downlink_s: np.ndarray,
         compute_s: np.ndarray,
         compute_w: np.ndarray,
@@ -95,14 +95,14 @@ class EventClock(Clock):
         self._record_call(
             "begin", round, participants, downlink_s, compute_s, compute_w, broadcast_s
         )
-        columns = [column.tolist() for column in (downlink_s, compute_s, compute_w)]
-        trials = zip(self.trials, participants, broadcast_s.tolist(), strict=True)
-        first = 0
-        for trial, devices, longest in trials:
-            stop = first + len(devices)
+        rows = participants % self._devices, downlink_s, compute_s, compute_w
+        columns, first = [column.tolist() for column in rows], 0
+        ends = self._devices * np.arange(1, self._num_trials + 1)
+        stops = np.searchsorted(participants, ends).tolist()
+        for trial, stop, longest in zip(self.trials, stops, broadcast_s.tolist(), strict=True):
             if not trial.stopped:
-                down, seconds, watts = (column[first:stop] for column in columns)
-                trial.start(round, devices.tolist(), down, seconds, watts, longest)
+                devices, down, seconds, watts = (column[first:stop] for column in columns)
+                trial.start(round, devices, down, seconds, watts, longest)
             first = stop
 
     def admit(self) -> np.ndarray:

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from otafl.core.contracts import Batch, Cohort
+from otafl.core.contracts import Batch, Cohort, Samples
 from otafl.core.rng import (
     STEP_BITS,
     Round,
@@ -206,6 +206,7 @@ class CohortData:
     ) -> None:
         self._has_keys, self._flipped_mask = has_keys, flipped_mask
         self.round, self.steps, self.cohort = round, data.steps, cohort
+        self.batch_size = data.batch_size
         self._data, self._epochs = data, None
         if data.epochs is not None:
             self._epochs = EpochBatches(data.epochs, data.streams, round, cohort)
@@ -252,6 +253,19 @@ class CohortData:
             batch.x, tick, cohort.trial, cohort.device, draw_index, data.nominal_batch_size
         )
         return replace(batch, x=x)
+
+    def list_samples(self) -> Samples | None:
+        """List the samples of all local steps, those of `draw_batch`, as `contracts.LocalData`."""
+        data, row = self._data, self._flat_index
+        is_changed = self._has_keys or self._flipped_mask is not None or data.augment is not None
+        if is_changed or self._epochs is not None or not data.has_classes:
+            return None
+        if self._ahead:
+            rows = data.draw_ahead(int(self.round), 0).index_select(1, row)
+        else:
+            ticks = _make_step_keys(self.round, 1, 0, self.steps, row.device)
+            rows = data.draw_samples(ticks, row, 0)
+        return Samples(data.flat_x, data.y, rows, data.compute_batch_weight(row))
 
     def draw_keys(self, step: int, draw_index: int = 0) -> Tensor | None:
         """Draw the keys of a local step, int64 [n]; None if the model needs none.

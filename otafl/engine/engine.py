@@ -179,7 +179,7 @@ class Engine(Stateful):
         workload.start(cohort, load)
         self.parts.clock.begin(
             t,
-            cohort.participants,
+            cohort.host_flat_index,
             load.downlink_s,
             load.compute_s,
             load.compute_w,

@@ -217,7 +217,7 @@ class LayeredModel(Model):
 
     def copy_trainable(self, params: Tensors) -> Tensors:
         return {
-            name: _copy_turned(block).mT if name in self._narrow else copy_contiguous(block)
+            name: copy_contiguous(block.mT).mT if name in self._narrow else copy_contiguous(block)
             for name, block in params.items()
         }
 
@@ -383,10 +383,3 @@ def _make_unit_inputs(layer: Conv, like: Tensor) -> Tensor:
 def _apply_layer(params: Mapping[str, Any], layer: Linear, x: Tensor) -> Tensor:
     """Compute x W + b [n, B, N] for x [n or 1, B, M]."""
     return add_bias(apply(params[layer.weight], x), params[layer.bias])
-
-
-def _copy_turned(weight: Tensor) -> Tensor:
-    """Copy weights [n, M, N] transposed; rows that share their memory are transposed once."""
-    if weight.stride(0):
-        return copy_contiguous(weight.mT)
-    return weight[:1].mT.contiguous().expand(len(weight), -1, -1).contiguous()

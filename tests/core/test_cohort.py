@@ -20,11 +20,3 @@ def test_every_chunk_knows_how_many_rows_each_trial_has(counts: tuple[int, ...])
         chunk = cohort.slice_rows(start, stop)  # as other slices, up to the end at most
         law = torch.bincount(trial[start:stop], minlength=len(counts))
         assert chunk.counts == tuple(law.tolist())
-
-
-@pytest.mark.parametrize("counts", [(3,), (0, 2, 0, 3), (0, 0)])
-def test_participants_are_the_devices_of_each_trial(counts: tuple[int, ...]) -> None:
-    devices = [torch.arange(4, 4 + rows) for rows in counts]
-    trial = torch.tensor([s for s, rows in enumerate(counts) for _ in range(rows)]).long()
-    cohort = Cohort.create(trial, torch.cat(devices), torch.ones(len(trial)), counts, 9)
-    assert [some.tolist() for some in cohort.participants] == [one.tolist() for one in devices]

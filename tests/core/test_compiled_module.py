@@ -29,6 +29,7 @@ otafl.run(SCENARIO, sys.argv[1])
 SCENARIO = {
     "name": "small",
     "data": {"name": "digits"},
+    "model": "softmax_regression",
     "devices": {"count": 3},
     "channel": "rayleigh",
     "training": {"rounds": 2, "eval_every": 1, "batch_size": 4},

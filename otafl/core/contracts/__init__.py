@@ -18,6 +18,7 @@ from otafl.core.contracts.learning import LocalContext as LocalContext
 from otafl.core.contracts.learning import LocalData as LocalData
 from otafl.core.contracts.learning import MomentsFn as MomentsFn
 from otafl.core.contracts.learning import PredictFn as PredictFn
+from otafl.core.contracts.learning import Samples as Samples
 from otafl.core.contracts.learning import Submodel as Submodel
 from otafl.core.contracts.learning import View as View
 from otafl.core.contracts.learning import Workload as Workload

@@ -135,12 +135,6 @@ class Cohort:
         return trial, device
 
     @functools.cached_property
-    def participants(self) -> list[np.ndarray]:
-        """The devices of each trial, on the host."""
-        device, bounds = self.host_trial_device[1], zip(self._ends, self.counts, strict=True)
-        return [device[end - count : end] for end, count in bounds]
-
-    @functools.cached_property
     def rows_per_trial(self) -> Tensor:
         """The number of rows of each trial, float [S]."""
         return self.weight.new_zeros(self.num_trials).index_add_(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from torch import Tensor
@@ -122,6 +122,27 @@ class Batch:
     keys: Tensor | None = None
 
 
+class Samples(NamedTuple):
+    """Minibatches of all local steps, by the indices of their samples.
+
+    Parameters
+    ----------
+    x : Tensor [N, M]
+        Samples of all devices.
+    y : Tensor, int64 [N]
+        Their classes.
+    rows : Tensor, int64 [T, n, B]
+        Samples of each step and device, as rows of `x`.
+    weight : Tensor [n, B], optional
+        Weights of the samples, with sum one in a row; equal weights if None.
+    """
+
+    x: Tensor
+    y: Tensor
+    rows: Tensor
+    weight: Tensor | None
+
+
 class LocalData(Protocol):
     """Local data of the rows of a chunk in one round.
 
@@ -131,6 +152,7 @@ class LocalData(Protocol):
 
     round: Round
     steps: int
+    batch_size: int
     cohort: Cohort
 
     def draw_batch(self, step: int, draw_index: int = 0) -> Batch:
@@ -147,6 +169,12 @@ class LocalData(Protocol):
         -------
         Batch
             The minibatch of each row.
+        """
+
+    def list_samples(self) -> Samples | None:
+        """List the samples of the minibatches of all steps, those of `draw_batch`.
+
+        None if minibatches are not mere rows of the data set with classes, each a draw of its own.
         """
 
     def load_full_batch(self) -> Batch:
