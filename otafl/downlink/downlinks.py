@@ -122,17 +122,28 @@ class DigitalDownlink(Downlink):
             bits = np.full(cohort.num_rows, WORD * broadcast.num_sent)
         lost, rate = self._draw_attempts(cohort, round)
         first = np.where(lost.all(1), lost.shape[1], lost.argmin(1))  # attempt that arrives
-        if own or self.settings.mode == "unicast":
-            seconds, row_seconds, sent = self._send_in_turn(cohort, bits, first, rate)
-        else:
-            seconds, row_seconds, sent = self._to_all(
-                cohort, WORD * broadcast.num_sent, first, rate
-            )
+        trial, attempts = cohort.host_trial_device[0], rate.shape[1]
+        if own or self.settings.mode == "unicast":  # packets to one row after the other
+            counts = np.array(cohort.counts)
+            used = (np.arange(attempts) <= first[:, None]) & np.isfinite(rate)
+            turn = np.arange(cohort.num_rows) - (np.cumsum(counts) - counts)[trial]
+            until = np.zeros((cohort.num_trials, max(1, *counts)))
+            until[trial, turn] = bits * (used / rate).sum(1)
+            until = np.cumsum(until, 1)
+            row_seconds = until[trial, turn]
+            sent = np.bincount(trial, bits * used.sum(1), cohort.num_trials)
+        else:  # one packet to all rows of a trial
+            misses = first[:, None] >= np.arange(attempts)  # rows that miss it before an attempt
+            slowest = np.full((cohort.num_trials, attempts), np.inf)
+            np.minimum.at(slowest, trial, np.where(misses, rate, np.inf))
+            until = np.cumsum(WORD * broadcast.num_sent / slowest, 1)  # no time for no device
+            row_seconds = until[trial, np.minimum(first, attempts - 1)]
+            sent = WORD * broadcast.num_sent * np.isfinite(slowest).sum(1)
         delivered = None
         if self._lossy or lost.any():
             delivered = torch.from_numpy(first < lost.shape[1]).to(cohort.trial.device)
         return BroadcastDelivery(
-            broadcast, seconds, sent, delivered_mask=delivered, row_seconds=row_seconds
+            broadcast, until[:, -1], sent, delivered_mask=delivered, row_seconds=row_seconds
         )
 
     def _draw_attempts(self, cohort: Cohort, round: int) -> tuple[np.ndarray, np.ndarray]:
@@ -161,35 +172,6 @@ class DigitalDownlink(Downlink):
             purpose, round, cohort.trial, cohort.device, (self.settings.attempts,)
         )
         return draw.cpu().double().numpy()
-
-    def _send_in_turn(
-        self, cohort: Cohort, bits: np.ndarray, first: np.ndarray, rate: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Compute seconds [S] and [N], and bits [S], of packets to one row after the other.
-
-        The packets have bits [N].
-        """
-        trial, counts = cohort.trial.cpu().numpy(), np.array(cohort.counts)
-        used = (np.arange(rate.shape[1]) <= first[:, None]) & np.isfinite(rate)
-        turn = np.arange(cohort.num_rows) - (np.cumsum(counts) - counts)[trial]
-        until = np.zeros((cohort.num_trials, max(1, *counts)))
-        until[trial, turn] = bits * (used / rate).sum(1)
-        until = np.cumsum(until, 1)
-        sent = np.bincount(trial, bits * used.sum(1), cohort.num_trials)
-        return until[:, -1], until[trial, turn], sent
-
-    def _to_all(
-        self, cohort: Cohort, bits: float, first: np.ndarray, rate: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Compute the same for one packet to all rows of a trial."""
-        trial = cohort.host_trial_device[0]
-        attempts = rate.shape[1]
-        misses = first[:, None] >= np.arange(attempts)  # rows that still miss it before an attempt
-        slowest = np.full((cohort.num_trials, attempts), np.inf)
-        np.minimum.at(slowest, trial, np.where(misses, rate, np.inf))
-        until = np.cumsum(bits / slowest, 1)  # an attempt for no device takes no time
-        last = np.minimum(first, attempts - 1)
-        return until[:, -1], until[trial, last], bits * np.isfinite(slowest).sum(1)
 
 
 CHOICE = DOWNLINK / "random_subset"

@@ -250,16 +250,13 @@ class CaoAverage(PowerPolicy):
     """Regularised channel inversion with planned multipliers of the power budgets."""
 
     may_be_silent: ClassVar[bool] = True
+    power_constraint: ClassVar[Constraint] = "average"
     small: ClassVar[Mapping[str, Any]] = {"draws": 64}
 
     name: Literal["cao_average"] = "cao_average"
     draws: int = Field(2048, ge=64)
     """largest number of fading states on which the multipliers are planned (fewer with over 32
     devices); budgets are met on them, and within a few per cent on others"""
-
-    @property
-    def power_constraint(self) -> Constraint:
-        return "average"
 
     def check(self, scenario: Any) -> Iterable[Problem]:
         if getattr(scenario.transport, "snr_convention", None) == "total_energy":

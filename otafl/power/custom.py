@@ -183,15 +183,7 @@ class FunctionPolicy(PowerPolicy):
         self, state: dict[str, Any], link: Link
     ) -> tuple[dict[str, Any], Coefficients]:
         self._memory.update(state)  # after a checkpoint, the memory is in the state
-        p, eta = self._call_policy(_reduce_precision(link))
-        p, eta, _ = _silence(p.to(link.h.dtype), eta.to(link.gain.dtype), link)
-        if fault := _find_fault(p, eta, link, self.power_constraint):
-            self._section.refuse(f"returned, {fault}")
-        return self._copy_memory(), Coefficients(p, eta, p != 0)
-
-    def _call_policy(self, link: Link) -> tuple[Tensor, Tensor]:
-        """Return the function's result, two tensors, or raise UserError for other shapes."""
-        returned = self._policy(link, **self._section.options)
+        returned = self._policy(_reduce_precision(link), **self._section.options)
         expected = (tuple(link.h.shape), tuple(link.h.shape[:2]))
         got = f"a {type(returned).__name__}"
         shapes: tuple[tuple[int, ...], ...] = ()
@@ -204,7 +196,10 @@ class FunctionPolicy(PowerPolicy):
                 f"{expected[1]}"
             )
         p, eta = returned
-        return p, eta
+        p, eta, _ = _silence(p.to(link.h.dtype), eta.to(link.gain.dtype), link)
+        if fault := _find_fault(p, eta, link, self.power_constraint):
+            self._section.refuse(f"returned, {fault}")
+        return self._copy_memory(), Coefficients(p, eta, p != 0)
 
 
 def _is_plain(value: Any) -> bool:

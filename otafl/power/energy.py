@@ -76,6 +76,7 @@ class BudgetPaced(PowerPolicy):
 
     may_be_silent: ClassVar[bool] = True
     plans_slots: ClassVar[bool] = True
+    is_inversion: ClassVar[bool] = True
     is_adaptive: ClassVar[bool] = False
 
     name: Literal["budget_paced"] = "budget_paced"
@@ -90,10 +91,6 @@ class BudgetPaced(PowerPolicy):
     spend: Literal["even", "greedy"] = "even"
     """pacing of the energy: even, over the slots ahead, or greedy, as much as full power takes
     until the energy is spent"""
-
-    @property
-    def is_inversion(self) -> bool:
-        return True
 
     def prepare(self, statistics: ChannelStatistics, hyper: Hyper) -> EnergyState:
         """Return the initial energies; a device's total is known at its first slot."""
@@ -114,8 +111,21 @@ class BudgetPaced(PowerPolicy):
         """
         lengths, symbols = get_segment_lengths(link)
         part = lengths.sum() / symbols  # of the slot
-        left = self._get_remaining_energy(state, link, symbols)
-        allowance = self._compute_allowance(left, state.ahead, part, link)
+        left = state.left
+        if "energy_db" in link.hyper:  # at a trial's first slot, the whole budget
+            slots = link.hyper["rounds"].double()
+            share = db_to_linear(link.hyper["energy_db"].double())
+            whole = (share * slots * symbols)[:, None] * link.budget
+            left = torch.where((state.ahead == slots)[:, None], whole, left)
+        # A_k [S, K] of a group, its part of the slot's; it is all that is left after the last
+        # planned slot
+        allowance = left
+        if link.energy_budget is not None:
+            allowance = torch.minimum(left, link.energy_budget.double())
+        if self.spend == "even":
+            ahead = torch.maximum(state.ahead, part)[:, None]
+            burst = link.hyper["burst"].double()[:, None]
+            allowance = allowance * (burst * part / ahead).clamp_max(1.0)
         budget = torch.minimum(link.budget.double(), allowance / lengths.sum())
         h = link.h.abs().double()
         reach = (budget[:, None] / link.symbol_power.double().clamp_min(TINY)).sqrt() * h
@@ -129,27 +139,6 @@ class BudgetPaced(PowerPolicy):
         ahead = torch.where(there, state.ahead - part, state.ahead)
         purse = EnergyState((left - spent).clamp_min(0.0), ahead)
         return purse, align_phases(link, amplitude, root, active)
-
-    def _get_remaining_energy(self, state: EnergyState, link: Link, symbols: float) -> Tensor:
-        """Return the energy left [S, K]; at a trial's first slot, the whole budget."""
-        if "energy_db" not in link.hyper:
-            return state.left
-        slots = link.hyper["rounds"].double()
-        share = db_to_linear(link.hyper["energy_db"].double())
-        all_of_it = (share * slots * symbols)[:, None] * link.budget
-        return torch.where((state.ahead == slots)[:, None], all_of_it, state.left)
-
-    def _compute_allowance(self, left: Tensor, ahead: Tensor, part: Tensor, link: Link) -> Tensor:
-        """Return A_k [S, K] of a group, its part of the slot's.
-
-        After the last planned slot it is all that is left.
-        """
-        if link.energy_budget is not None:
-            left = torch.minimum(left, link.energy_budget.double())
-        if self.spend == "greedy":
-            return left
-        slots = torch.maximum(ahead, part)[:, None]
-        return left * (link.hyper["burst"].double()[:, None] * part / slots).clamp_max(1.0)
 
 
 def _compute_root_eta(reach: Tensor, link: Link) -> Tensor:

@@ -32,53 +32,39 @@ from otafl.power.base import (
 )
 
 
-class ChannelInversion(PowerPolicy):
+class InversionByWeakest(PowerPolicy):
+    """Channel inversion of all transmitters at the level of the weakest one."""
+
+    receiver: ClassVar[str] = "uniform_forcing"
+    is_inversion: ClassVar[bool] = True
+
+    def compute_coefficients(self, state: None, link: Link) -> tuple[None, Coefficients]:
+        r"""Invert the scalar channels, with the effective gain c_k = 1.
+
+        Notes
+        -----
+        .. math::
+
+            p_k = \sqrt{\eta} / h_k, \quad \eta = \min_k P_k g_k / m_k
+        """
+        active = link.eligible_mask
+        reach = torch.where(active, compute_amplitude_bound(link) * link.h.abs(), math.inf)
+        root_eta = reach.amin(-1, keepdim=True).clamp_min(TINY)
+        root_eta = torch.where(root_eta.isinf(), 1.0, root_eta)  # all are silent
+        return None, align_phases(link, invert_channel(root_eta, link), root_eta, active)
+
+
+class ChannelInversion(InversionByWeakest):
     """Channel inversion at the gain of the weakest device.
 
     With eta = min_k P_k g_k / m_k and p_k = sqrt(eta) / h_k, every device has the effective gain
     c_k = 1, and only noise causes an error.
     """
 
-    receiver: ClassVar[str] = "uniform_forcing"
-
     name: Literal["ci"] = "ci"
 
-    @property
-    def is_inversion(self) -> bool:
-        return True
 
-    def compute_coefficients(self, state: None, link: Link) -> tuple[None, Coefficients]:
-        """Compute the inversion of `invert_by_weakest`."""
-        return None, invert_by_weakest(link)
-
-
-def invert_by_weakest(link: Link) -> Coefficients:
-    r"""Invert the channels of all transmitters at the level of the weakest one.
-
-    Parameters
-    ----------
-    link : Link
-        Estimated channels [S, Q, K], budgets and powers.
-
-    Returns
-    -------
-    Coefficients
-        Scalars with effective gain c_k = 1.
-
-    Notes
-    -----
-    .. math::
-
-        p_k = \sqrt{\eta} / h_k, \quad \eta = \min_k P_k g_k / m_k
-    """
-    active = link.eligible_mask
-    reach = torch.where(active, compute_amplitude_bound(link) * link.h.abs(), math.inf)
-    root_eta = reach.amin(-1, keepdim=True).clamp_min(TINY)
-    root_eta = torch.where(root_eta.isinf(), 1.0, root_eta)  # all are silent
-    return align_phases(link, invert_channel(root_eta, link), root_eta, active)
-
-
-class MultiAntennaChannelInversion(PowerPolicy):
+class MultiAntennaChannelInversion(InversionByWeakest):
     """Channel inversion behind a uniform-forcing combiner, at the gain of the weakest device.
 
     With the combiner f and eta = min_k P_k |f^H h_k|^2 / m_k,
@@ -94,18 +80,9 @@ class MultiAntennaChannelInversion(PowerPolicy):
         Computation".
     """
 
-    receiver: ClassVar[str] = "uniform_forcing"
     example: ClassVar = {"channel.antennas": 4}
 
     name: Literal["multi_antenna_ci"] = "multi_antenna_ci"
-
-    @property
-    def is_inversion(self) -> bool:
-        return True
-
-    def compute_coefficients(self, state: None, link: Link) -> tuple[None, Coefficients]:
-        """Compute the inversion of `invert_by_weakest` on the scalar channels f^H h_k."""
-        return None, invert_by_weakest(link)
 
 
 class Genie(PowerPolicy):
@@ -119,15 +96,10 @@ class Genie(PowerPolicy):
     have a smaller error at low SNR. The error-free reference is the transport `ideal`.
     """
 
+    is_inversion: ClassVar[bool] = True
+    power_constraint: ClassVar[Constraint] = "none"
+
     name: Literal["genie"] = "genie"
-
-    @property
-    def power_constraint(self) -> Constraint:
-        return "none"
-
-    @property
-    def is_inversion(self) -> bool:
-        return True
 
     def compute_coefficients(self, state: None, link: Link) -> tuple[None, Coefficients]:
         r"""Invert all channels at the mean received power.
@@ -167,6 +139,7 @@ class TruncatedChannelInversion(PowerPolicy):
     """
 
     may_be_silent: ClassVar[bool] = True
+    is_inversion: ClassVar[bool] = True
 
     name: Literal["tci"] = "tci"
     threshold: float = declare_stackable(0.1, ge=1e-30)
@@ -193,10 +166,6 @@ class TruncatedChannelInversion(PowerPolicy):
     @property
     def power_constraint(self) -> Constraint:
         return self.constraint if self.gamma is None else "none"
-
-    @property
-    def is_inversion(self) -> bool:
-        return True
 
     def prepare(self, statistics: ChannelStatistics, hyper: Hyper) -> Pair:
         """Return |p_k|^2 / rho [S, K] that the budget bounds, and g_th [S].
@@ -264,16 +233,13 @@ class Cotaf(PowerPolicy):
     """
 
     may_be_silent: ClassVar[bool] = True
+    is_inversion: ClassVar[bool] = True
 
     name: Literal["cotaf"] = "cotaf"
     h_min: float | None = declare_stackable(None, ge=1e-30)
     """smallest |h| of a transmitter, times the root of the large-scale gain if relative; if not
     given, 0.1, or 1 if no device of the trial is ever weaker, as over awgn"""
     relative: bool = Field(True, description=RELATIVE)
-
-    @property
-    def is_inversion(self) -> bool:
-        return True
 
     def prepare(self, statistics: ChannelStatistics, hyper: Hyper) -> Tensor:
         """Return the smallest amplitude of a transmitter, [S]."""

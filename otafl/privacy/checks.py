@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from pydantic import ValidationError
@@ -164,7 +164,29 @@ def refuse_parts(scenario: Any, policy: PowerPolicy, mains: bool, bounded: bool)
     if bounded:
         _check_can_bound(scenario, policy, named)
     if scenario.devices.selection.values.sampling_probability is not None:
-        _check_can_sample(scenario, policy, named)
+        # privacy amplification by sampling: other signals must not reveal whether a device was
+        # drawn, every transmission needs a bound, and rounds have equal shares of it
+        said = f"and devices.selection: '{scenario.devices.selection.name}' hides the participants;"
+        fitting = registry.list_fitting("power", lambda one: one.alone)
+        remedy = f"with privacy.clip, use {' or '.join(fitting)}"
+        if not policy.alone:
+            raise UserError(f"{named} sets a device's power by the participants, {said} {remedy}")
+        if policy.power_constraint != "peak":
+            raise UserError(
+                f"{named} does not keep the power budget in every round, for which every round is "
+                f"charged, {said} {remedy}"
+            )
+        if scenario.training.weights != "uniform":
+            raise UserError(
+                f"training.weights: '{scenario.training.weights}' scales transmissions by the "
+                f"participants, {said} with privacy.clip, use uniform"
+            )
+        if scenario.privacy.split != "even":
+            raise UserError(
+                f"privacy.split: '{scenario.privacy.split}' depends on earlier rounds of a device, "
+                f"{said} use even"
+            )
+        accounting.import_dp_accounting()
 
 
 def _check_can_bound(scenario: Any, policy: PowerPolicy, named: str) -> None:
@@ -186,36 +208,3 @@ def _check_can_bound(scenario: Any, policy: PowerPolicy, named: str) -> None:
             "power that keeps privacy.epsilon; use csi: perfect, or only privacy.clip, which "
             "accounts for the privacy loss"
         )
-
-
-def _check_can_sample(scenario: Any, policy: PowerPolicy, named: str) -> None:
-    """Raise UserError if privacy amplification by sampling does not hold.
-
-    Other signals must not reveal whether a device was drawn. Every transmission needs a bound, and
-    rounds have equal shares of it. The package dp-accounting must be installed.
-    """
-    said = f"and devices.selection: '{scenario.devices.selection.name}' hides the participants;"
-    remedy = f"with privacy.clip, use {' or '.join(_fit_for_sampling())}"
-    if not policy.alone:
-        raise UserError(f"{named} sets a device's power by the participants, {said} {remedy}")
-    if policy.power_constraint != "peak":
-        raise UserError(
-            f"{named} does not keep the power budget in every round, for which every round is "
-            f"charged, {said} {remedy}"
-        )
-    if scenario.training.weights != "uniform":
-        raise UserError(
-            f"training.weights: '{scenario.training.weights}' scales transmissions by the "
-            f"participants, {said} with privacy.clip, use uniform"
-        )
-    if scenario.privacy.split != "even":
-        raise UserError(
-            f"privacy.split: '{scenario.privacy.split}' depends on earlier rounds of a device, "
-            f"{said} use even"
-        )
-    accounting.import_dp_accounting()
-
-
-def _fit_for_sampling() -> Sequence[str]:
-    """Return the power policies with which a device's power depends on no other device."""
-    return registry.list_fitting("power", lambda one: one.alone)

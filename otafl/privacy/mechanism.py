@@ -222,10 +222,19 @@ class Privacy(Stateful):
         self.rounds += sends.any(1)
         self.limited += ((bound < budget) & sends).any(1)
         if self.levels is not None:
-            charged = limited * cost
+            mu2 = limited * cost
             if limits.trial_mask is not None:
-                charged = charged * limits.trial_mask[:, None]
-            self._spend_sampled(self.levels, charged, limits.trial_mask)
+                mu2 = mu2 * limits.trial_mask[:, None]
+            # charge all devices of running trials [S] for a round with mu^2 [S, K] at full power
+            self.spent += mu2
+            octaves = 0.5 * (mu2 / accounting.LEAST**2).log2()
+            steps = (octaves * accounting.LEVELS_AN_OCTAVE - ROUNDING).ceil()
+            level = steps.clamp(0, accounting.LEVELS).long()
+            self.peaks.scatter_reduce_(1, level, mu2, "amax")
+            counted = torch.ones_like(level)[..., None]
+            if limits.trial_mask is not None:
+                counted = counted * limits.trial_mask[:, None, None]
+            self.levels.scatter_add_(2, level[..., None], counted)
         return limited
 
     def _compute_round_share(self, round: int) -> Tensor:
@@ -248,18 +257,6 @@ class Privacy(Stateful):
                 f"{-10.0 * math.log10(snr):.0f} dB below the noise; use a larger epsilon or delta, "
                 "fewer training.rounds or a shorter payload"
             )
-
-    def _spend_sampled(self, levels: Tensor, mu2: Tensor, running: Tensor | None) -> None:
-        """Charge all devices of running trials [S] for a round with mu^2 [S, K] at full power."""
-        self.spent += mu2
-        octaves = 0.5 * (mu2 / accounting.LEAST**2).log2()
-        steps = (octaves * accounting.LEVELS_AN_OCTAVE - ROUNDING).ceil()
-        level = steps.clamp(0, accounting.LEVELS).long()
-        self.peaks.scatter_reduce_(1, level, mu2, "amax")
-        counted = torch.ones_like(level)[..., None]
-        if running is not None:
-            counted = counted * running[:, None, None]
-        levels.scatter_add_(2, level[..., None], counted)
 
     def spend(self, power: Tensor, scale: Tensor) -> None:
         """Add the privacy loss of a group's transmission.

@@ -66,10 +66,6 @@ class RobustSettings(settings.Settings):
         """Count the groups G, of a scenario's section `devices`."""
         return _count_transmitters(devices) if self.groups == "devices" else int(self.groups)
 
-    def count_corrupted(self, num_inputs: int) -> int:
-        """Count the inputs f that a rule assumes to be corrupted."""
-        return int(self.assumed_share * num_inputs + ROUNDING)
-
     def check(self, scenario: Any) -> Iterable[Problem]:
         """Return what a rule or groups do not go with."""
         if self.is_active:
@@ -92,7 +88,8 @@ class RobustSettings(settings.Settings):
             )
             yield make_problem(text, "robust.rule", "robust.groups")
             return
-        wrong = self.rule.find_problem(count, self.count_corrupted(count))
+        corrupted = int(self.assumed_share * count + ROUNDING)  # f, as the rule assumes
+        wrong = self.rule.find_problem(count, corrupted)
         if wrong:
             text = f"'{self.rule.name}' {wrong}"
             yield make_problem(text, "robust.rule", "robust.groups", "robust.assumed_share")
@@ -194,7 +191,17 @@ class RobustAggregation(Stateful):
         tuple of Received and LinkReport
             What the server received, L entries a group, and what it cost.
         """
-        _refuse_partial(payload, cohort.num_rows)
+        for group in payload:
+            rows = group.row_index  # a rule needs every row once, in order
+            partial = rows is not None and not rows.equal(
+                torch.arange(cohort.num_rows, device=rows.device)
+            )
+            if group.mask is not None or partial:
+                raise UserError(
+                    "robust: devices of this algorithm know different parts of the model, and the "
+                    "inputs of a rule must be comparable; use an algorithm whose devices train the "
+                    "whole model, such as fedavg"
+                )
         self._group_index = draw_groups(cohort, self.num_groups, round, self._streams)
         if not self._has_slots:
             return self._deliver(payload, cohort, channel, round, limits)
@@ -219,13 +226,26 @@ class RobustAggregation(Stateful):
         Received
             One aggregate, with the weight that was delivered of all groups.
         """
-        assert self._group_index is not None
-        inputs, template = (
-            self._collect_groups(received, decode, cohort, self._group_index)
-            if self._has_slots
-            else self._collect_rows(decode(received), cohort, self._group_index)
-        )
-        inputs = self._refuse_infinite(inputs)
+        index, num_groups = self._group_index, self.num_groups
+        assert index is not None
+        if self._has_slots:
+            parts = len(received.mean) // num_groups
+            groups = [decode(select_received(received, one, parts)) for one in range(num_groups)]
+            # the weights of the devices of each group, out of 1, [S, G]
+            place = cohort.trial * num_groups + index
+            total = cohort.weight.new_zeros(cohort.num_trials * num_groups)
+            share = total.index_add_(0, place, cohort.normalised_weight).view(-1, num_groups)
+            x = torch.stack([_flatten_parts(one.mean) for one in groups], 1)
+            weights = torch.stack([_flatten_weights(one) for one in groups], 1)
+            inputs = self._build_inputs(x, weights * share[..., None])
+            template = _sum_delivered(groups, share)
+        else:
+            template = decode(received)
+            inputs = self._collect_rows(template, cohort, index)
+        if self.rule.is_robust:  # which would not survive inputs that are not finite
+            finite = inputs.x.isfinite().all(2, keepdim=True)
+            x = inputs.x.where(finite, 0.0)
+            inputs = self._build_inputs(x, inputs.weight.where(finite, 0.0))
         memory = self.memory or self.rule.init(torch.zeros_like(inputs.x[:, 0]))
         aggregate, new = self.rule.aggregate(inputs, memory)
         any_delivered = inputs.num_inputs > 0
@@ -235,25 +255,14 @@ class RobustAggregation(Stateful):
         }
         if template.any_delivered is not None:
             any_delivered = any_delivered & template.any_delivered
-        return _build_received(aggregate, template, any_delivered)
+        # what the method gets, of an aggregate [S, P]
+        shapes = [{n: tuple(b.shape[1:]) for n, b in tensors.items()} for tensors in template.mean]
+        sizes = [sum(b[0].numel() for b in tensors.values()) for tensors in template.mean]
+        pieces = zip(aggregate.split(sizes, 1), shapes, strict=True)
+        means = tuple(unflatten(piece, shape) for piece, shape in pieces)
+        return replace(template, mean=means, any_delivered=any_delivered)
 
-    def _collect_groups(
-        self, received: c.Received, decode: Decode, cohort: c.Cohort, group_index: Tensor
-    ) -> tuple[Inputs, c.Received]:
-        """Collect the decoded means of groups that had slots of their own."""
-        parts = len(received.mean) // self.num_groups
-        groups = [
-            decode(select_received(received, number, parts)) for number in range(self.num_groups)
-        ]
-        share = _sum_weights(cohort, group_index, self.num_groups)
-        x = torch.stack([_flatten_parts(one.mean) for one in groups], 1)
-        weights = torch.stack([_flatten_weights(one) for one in groups], 1)
-        inputs = self._build_inputs(x, weights * share[..., None])
-        return inputs, _sum_delivered(groups, share)
-
-    def _collect_rows(
-        self, received: c.Received, cohort: c.Cohort, group_index: Tensor
-    ) -> tuple[Inputs, c.Received]:
+    def _collect_rows(self, received: c.Received, cohort: c.Cohort, group_index: Tensor) -> Inputs:
         """Collect the means of groups of single updates."""
         assert received.per_device is not None
         rows, weight = _flatten_parts(received.per_device), cohort.normalised_weight
@@ -266,22 +275,13 @@ class RobustAggregation(Stateful):
         x = rows.new_zeros(len(total), rows.shape[1])
         share = weight / total[place].clamp_min(torch.finfo(total.dtype).tiny)
         x.index_add_(0, place, torch.where(share > 0, share, 0.0)[:, None] * rows)
-        inputs = self._build_inputs(x.view(*shape, -1), total.view(*shape, 1))
-        return inputs, received
+        return self._build_inputs(x.view(*shape, -1), total.view(*shape, 1))
 
     def _build_inputs(self, x: Tensor, weight: Tensor) -> Inputs:
         """Build the inputs of a rule, with the assumed number of corrupted ones."""
         there = (weight > 0).any(2).sum(1)
         corrupted = (self._share.double() * there + ROUNDING * 100).floor().long()
         return Inputs(x, weight, corrupted)
-
-    def _refuse_infinite(self, inputs: Inputs) -> Inputs:
-        """Leave out inputs that are not finite, which a robust rule would not survive."""
-        if not self.rule.is_robust:
-            return inputs
-        finite = inputs.x.isfinite().all(2, keepdim=True)
-        x = inputs.x.where(finite, 0.0)
-        return self._build_inputs(x, inputs.weight.where(finite, 0.0))
 
 
 def _count_transmitters(devices: Any) -> int:
@@ -290,30 +290,6 @@ def _count_transmitters(devices: Any) -> int:
     if devices.late != "next":
         most = devices.senders or devices.participants or most
     return most
-
-
-def _has_every_row(group: c.Group, num_rows: int) -> bool:
-    """Return whether a payload group has every row of the cohort once, in order."""
-    rows = group.row_index
-    return rows is None or rows.equal(torch.arange(num_rows, device=rows.device))
-
-
-def _refuse_partial(payload: c.Payload, num_rows: int) -> None:
-    """Raise UserError for updates of which devices know different coordinates."""
-    for group in payload:
-        if group.mask is not None or not _has_every_row(group, num_rows):
-            raise UserError(
-                "robust: devices of this algorithm know different parts of the model, and the "
-                "inputs of a rule must be comparable; use an algorithm whose devices train the "
-                "whole model, such as fedavg"
-            )
-
-
-def _sum_weights(cohort: c.Cohort, group_index: Tensor, num_groups: int) -> Tensor:
-    """Sum the weights of the devices of each group, out of 1, [S, G]."""
-    place = cohort.trial * num_groups + group_index
-    total = cohort.weight.new_zeros(cohort.num_trials * num_groups)
-    return total.index_add_(0, place, cohort.normalised_weight).view(-1, num_groups)
 
 
 def _flatten_parts(parts: Sequence[c.Tensors]) -> Tensor:
@@ -365,12 +341,3 @@ def _sum_delivered(groups: Sequence[c.Received], share: Tensor) -> c.Received:
         group_weight=tuple(map(add_counts, range(len(first.mean)))),
         coordinate_weight=weights,
     )
-
-
-def _build_received(aggregate: Tensor, template: c.Received, any_delivered: Tensor) -> c.Received:
-    """Build what the method gets, of an aggregate [S, P]."""
-    shapes = [{n: tuple(b.shape[1:]) for n, b in tensors.items()} for tensors in template.mean]
-    sizes = [sum(b[0].numel() for b in tensors.values()) for tensors in template.mean]
-    parts = aggregate.split(sizes, 1)
-    means = tuple(unflatten(part, shape) for part, shape in zip(parts, shapes, strict=True))
-    return replace(template, mean=means, any_delivered=any_delivered)
