@@ -140,7 +140,13 @@ class CustomChannel(Channel):
             )
         self.correlation_rounds = apart
         self._sizes: tuple[int, int] | None = None
-        self._check_rounds()
+        rounds = torch.tensor([5, 0, 6])  # a round must not depend on the others of a call
+        among, alone = self._draw_h(rounds)[:1], self._draw_h(rounds[:1])
+        if not torch.allclose(among, alone, rtol=1e-4, atol=1e-5):
+            self.settings.refuse(
+                "returned another h for round 5 alone than for rounds 5, 0 and 6 together; "
+                "expected an h that does not depend on the other rounds in `draw.rounds`"
+            )
         antennas, self._groups = self._sizes or (1, 1)
         unit_power = bool(getattr(self._channel, "unit_power", True))
         if unit_power:
@@ -208,16 +214,6 @@ class CustomChannel(Channel):
             f"[{shape}], rounds by trials by devices, [{shape}, antennas], or "
             f"[{shape}, antennas, stretches of the payload]"
         )
-
-    def _check_rounds(self) -> None:
-        """Check that a round does not depend on the other rounds of a call."""
-        rounds = torch.tensor([5, 0, 6])
-        among, alone = self._draw_h(rounds)[:1], self._draw_h(rounds[:1])
-        if not torch.allclose(among, alone, rtol=1e-4, atol=1e-5):
-            self.settings.refuse(
-                "returned another h for round 5 alone than for rounds 5, 0 and 6 together; "
-                "expected an h that does not depend on the other rounds in `draw.rounds`"
-            )
 
     def _check_power(self) -> None:
         """Check the mean of |h|^2 over rounds far apart, trials and devices.

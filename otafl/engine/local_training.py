@@ -34,17 +34,12 @@ class LocalTraining:
         self._rows_at_once: int | None = None
         self._buffers: dict[tuple[int, str], Tensor] = {}
         self._is_built_in = not isinstance(parts.scenario.algorithm, CustomPart)
-        self.graphs = self._make_graphs()
-
-    def _make_graphs(self) -> LocalGraphs | None:
-        """Return the graphs of local updates; None if they are not recorded."""
-        parts = self._parts
         scenario, device = parts.scenario, parts.streams.device
         recorder = make_recorder(device) if scenario.engine.cuda_graphs else None
         chosen = scenario.algorithm, scenario.model, scenario.loss
-        if recorder is None or any(isinstance(one, CustomPart) for one in chosen):
-            return None
-        return LocalGraphs(recorder, self._update, device)
+        self.graphs: LocalGraphs | None = None
+        if recorder is not None and not any(isinstance(one, CustomPart) for one in chosen):
+            self.graphs = LocalGraphs(recorder, self._update, device)
 
     def train_cohort(
         self, broadcast: Broadcast | BroadcastDelivery, cohort: Cohort, t: int

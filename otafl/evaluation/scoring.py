@@ -291,24 +291,16 @@ class BatchStatistics:
                 self._pooled = self._pool()
             found = self._average(view.params, view.moments_fn, self._pooled)
             return replace(view, params=view.params | found)
-        view, cells = view.expand_per_device(), len(self._data.count)
+        view, data, every = view.expand_per_device(), self._data, list[Tensors]()
         assert view.moments_fn is not None
-        every = [
-            self._compute_device_statistics(view.params, view.moments_fn, cell)
-            for cell in range(cells)
-        ]
-        own = {name: torch.cat([one[name] for one in every]) for name in every[0]}
-        return replace(view, params=view.params | own)
-
-    def _compute_device_statistics(
-        self, params: Tensors, moments: MomentsFn, flat_index: int
-    ) -> Tensors:
-        own = self._data.index[flat_index, : int(self._data.count[flat_index])].cpu().numpy()
-        place = torch.from_numpy(_space_evenly(own, self._samples))[None].to(
-            self._data.index.device
-        )
-        row = torch.tensor([flat_index], device=self._data.index.device)
-        return self._average({n: take_rows(b, row) for n, b in params.items()}, moments, place)
+        for cell, count in enumerate(data.count.tolist()):
+            own = _space_evenly(data.index[cell, :count].cpu().numpy(), self._samples)
+            row = torch.tensor([cell], device=data.index.device)
+            params = {n: take_rows(b, row) for n, b in view.params.items()}
+            place = torch.from_numpy(own)[None].to(data.index.device)
+            every.append(self._average(params, view.moments_fn, place))
+        found = {name: torch.cat([one[name] for one in every]) for name in every[0]}
+        return replace(view, params=view.params | found)
 
     def _average(self, params: Tensors, moments: MomentsFn, sample_index: Tensor) -> Tensors:
         """Average over nearly equal batches of the samples place [S or 1, T]."""

@@ -37,7 +37,7 @@ from otafl.algorithms.base import Algorithm, select_shared
 from otafl.algorithms.custom import get_class
 from otafl.channels.base import Channel, Positions
 from otafl.core import registry
-from otafl.core.contracts import Cohort, Group, Hyper, LinkReport, Received, Tensors, unsqueeze_like
+from otafl.core.contracts import Cohort, Group, Hyper, LinkReport, Tensors, unsqueeze_like
 from otafl.core.errors import UserError
 from otafl.core.files import MIB, read_text
 from otafl.core.problems import Problem, make_problem
@@ -270,9 +270,10 @@ class Graph(Topology):
         nodes, device = rows.servers, rows.streams.device
         every = [self._compute_weights(trial) for trial in range(rows.trials.num_trials)]
         edges = [(one != 0) & complete_edges(nodes) for one in every]
-        self._link = uplink.build(
-            rows.given, nodes, rows.get_link_streams(0), power_db=self._draw_power_db()
-        )
+        sections = [row.devices.compute for row in rows.scenarios]
+        hardware = compute.build(sections, 1, rows.streams, self.first_devices)
+        power_db = hardware.power_db.reshape(-1, nodes).repeat(nodes, 0)  # of a row's transmitters
+        self._link = uplink.build(rows.given, nodes, rows.get_link_streams(0), power_db=power_db)
         different = {one.tobytes(): one for one in edges}
         slots = {key: int(assign_slots(one).max()) + 1 for key, one in different.items()}
         self._slots = torch.tensor([slots[one.tobytes()] for one in edges]).to(device)
@@ -291,13 +292,6 @@ class Graph(Topology):
     @property
     def first_devices(self) -> list[int]:
         return [row % self.rows.servers for row in range(len(self.rows.scenarios))]
-
-    def _draw_power_db(self) -> np.ndarray:
-        """Return the transmit power [S N, N] of each row's N transmitters, relative, in dB."""
-        sections = [row.devices.compute for row in self.rows.scenarios]
-        hardware = compute.build(sections, 1, self.rows.streams, self.first_devices)
-        nodes = self.rows.servers
-        return hardware.power_db.reshape(-1, nodes).repeat(nodes, 0)
 
     def _compute_weights(self, trial: int) -> np.ndarray:
         """Compute W [N, N] of a trial. Raises UserError if the graph is not connected."""
@@ -346,21 +340,16 @@ class Graph(Topology):
         payload = (Group({name: block[self._source] for name, block in shared.items()}),)
         state = self._link.channel.get_state(round)
         received, report = deliver(self._link.transport, payload, self._cohort, state, round)
-        mixed = self._mix(shared, received)
-        seconds = np.zeros(len(self._kept))
-        return Exchange(server | mixed, seconds, self._spread_cost(report))
-
-    def _mix(self, own: Tensors, received: Received) -> Tensors:
-        """Return W_ii x_i plus 1 - W_ii times the received mean, or x_i without a delivery."""
-        (neighbours,) = received.mean
-        mixed = {}
-        for name, block in own.items():
+        (neighbours,), mixed = received.mean, {}
+        for name, block in shared.items():
+            # W_ii x_i plus 1 - W_ii times the received mean, or x_i without a delivery
             kept = unsqueeze_like(self._kept, block).to(block)
             new = kept * block + (1.0 - kept) * neighbours[name]
             if received.any_delivered is not None:
                 new = torch.where(unsqueeze_like(received.any_delivered, block), new, block)
             mixed[name] = new
-        return mixed
+        seconds = np.zeros(len(self._kept))
+        return Exchange(server | mixed, seconds, self._spread_cost(report))
 
     def _spread_cost(self, report: LinkReport) -> LinkReport:
         """Return a report of the round's cost by device [S N, 1], with all slots' channel uses.
