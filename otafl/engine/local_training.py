@@ -49,7 +49,16 @@ class LocalTraining:
         Returns the payload of the transmitting rows, in their order, and the loss [N] of all.
         """
         if self._rows_at_once is None:
-            self._rows_at_once = self._count_rows_at_once(broadcast)
+            # those that fit: a row works on its copies of model and state, and on a minibatch
+            parts = self._parts
+            sample = parts.samples.data.x_train[0].size + parts.model.saved_activations
+            num_coordinates = 2 * broadcast.num_coordinates + 2 * self._devices.num_coordinates
+            num_coordinates += parts.samples.training_data.batch_size * sample
+            row_bytes = num_coordinates * (torch.finfo(parts.streams.dtype).bits // 8)
+            chunk_mb = parts.scenario.engine.chunk_mb
+            if chunk_mb is None:
+                chunk_mb = CHUNK_MB.get(parts.streams.device.type, CHUNK_MB["cpu"])
+            self._rows_at_once = max(1, int(chunk_mb * 2**20 / row_bytes))
         sends = np.ones(cohort.num_rows, dtype=bool)
         if not cohort.all_transmit:
             sends = cohort.transmit_mask.cpu().numpy()
@@ -145,18 +154,3 @@ class LocalTraining:
         get_rows = inputs.sent.view_rows if is_read_only else inputs.sent.expand_rows
         received = get_rows(chunk, 0, chunk.num_rows)
         return parts.algorithm.run_local_update(received, inputs.rows, context)
-
-    def _count_rows_at_once(self, broadcast: Broadcast | BroadcastDelivery) -> int:
-        """Count the rows that fit `engine.chunk_mb`, at least one.
-
-        A row works on its copies of model and state, and on a minibatch.
-        """
-        parts = self._parts
-        sample = parts.samples.data.x_train[0].size + parts.model.saved_activations
-        num_coordinates = 2 * broadcast.num_coordinates + 2 * self._devices.num_coordinates
-        num_coordinates += parts.samples.training_data.batch_size * sample
-        row_bytes = num_coordinates * (torch.finfo(parts.streams.dtype).bits // 8)
-        chunk_mb = parts.scenario.engine.chunk_mb
-        if chunk_mb is None:
-            chunk_mb = CHUNK_MB.get(parts.streams.device.type, CHUNK_MB["cpu"])
-        return max(1, int(chunk_mb * 2**20 / row_bytes))

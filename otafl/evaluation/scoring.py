@@ -31,12 +31,6 @@ EVALUATION_CHUNK = 1 << 21
 POSITION_REALS = 64
 """Numbers that a position of a sequence takes: about the scores of an alphabet."""
 
-
-def count_sample_reals(loss_fn: Loss, x: Tensor) -> int:
-    """Count the real numbers of a sample x [n, *input], or of the scores of its positions."""
-    return x[0].numel() * (POSITION_REALS if loss_fn.scores_positions else 1)
-
-
 Tune = Callable[[Tensors, Tensor], Tensors]
 """(parameters [n, *shape], devices [n] as rows of [S * K]) -> fine-tuned copies."""
 
@@ -75,7 +69,8 @@ def evaluate_client(
     num_coordinates = sum(block[0].numel() for block in view.params.values())
     count = samples.count[cells]
     order = count.argsort(descending=True)  # rows of similar length together, for little padding
-    size = count_sample_reals(loss_fn, samples.x)
+    # the real numbers of a sample, or of the scores of its positions
+    size = samples.x[0].numel() * (POSITION_REALS if loss_fn.scores_positions else 1)
     start = 0
     while start < n:
         longest = int(count[order[start]])

@@ -297,7 +297,15 @@ class Graph(Topology):
         """Compute W [N, N] of a trial. Raises UserError if the graph is not connected."""
         settings, nodes = self.settings, self.rows.servers
         if settings.shape == "geometric":
-            return metropolis_weights(self._draw_edges(trial))
+            for draw in range(DRAWS):  # the first draw of positions whose graph is connected
+                places = self.rows.trials.draw_uniform(PLACES, draw, (nodes, 2))[trial]
+                edges = geometric_edges(places.double().cpu().numpy(), settings.reach)
+                if is_connected(edges):
+                    return metropolis_weights(edges)
+            raise UserError(
+                f"topology.reach: got {settings.reach:g}, which connects {nodes} devices in none "
+                f"of {DRAWS} draws of their positions; use a longer one"
+            )
         if settings.path is None:
             return metropolis_weights(_EDGES[settings.shape](nodes))
         weights = read_weights(settings.path)
@@ -312,22 +320,6 @@ class Graph(Topology):
                 "connected, so that every model reaches every device"
             )
         return weights
-
-    def _draw_edges(self, trial: int) -> np.ndarray:
-        """Return the neighbours in the first draw of positions whose graph is connected.
-
-        Raises UserError if no draw has a connected graph.
-        """
-        nodes, reach = self.rows.servers, self.settings.reach
-        for draw in range(DRAWS):
-            places = self.rows.trials.draw_uniform(PLACES, draw, (nodes, 2))[trial]
-            edges = geometric_edges(places.double().cpu().numpy(), reach)
-            if is_connected(edges):
-                return edges
-        raise UserError(
-            f"topology.reach: got {reach:g}, which connects {nodes} devices in none of {DRAWS} "
-            "draws of their positions; use a longer one"
-        )
 
     def get_positions(self, channel: Channel, round: int, trial: int = 0) -> Positions | None:
         return None
