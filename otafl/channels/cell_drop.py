@@ -187,18 +187,6 @@ class SionnaCell:
         height_m = settings.screen_m[1] / 2.0
         return torch.nn.functional.pad(place * place.new_tensor(floor_m), (0, 1), value=height_m)
 
-    def _build_blockage(self, screens: Tensor) -> Any:
-        """Build the blockage model, with the centres [screens, 3] of model B; None without one."""
-        settings = self._settings
-        if settings.blockage == "A":
-            return self._tr38901.BlockageModelA(
-                self.scenario, settings.self_blocking, settings.blockers
-            )
-        if settings.blockage == "B" and len(screens):
-            sizes = screens.new_tensor(settings.screen_m).expand(len(screens), 2).unbind(1)
-            return self._tr38901.BlockageModelB(self.scenario, screens, *sizes)
-        return None
-
     @property
     def clear_distance_m(self) -> float:
         """Correlation distance of the line of sight in metres (Table 7.6.3.1-2)."""
@@ -212,11 +200,15 @@ class SionnaCell:
 
         Sionna's links are [1, server, device], and its angles of departure are those at the server.
         """
-        made, consistent = self.scenario, self._settings.spatial_consistency
+        made, settings, models = self.scenario, self._settings, self._tr38901
         made.reset_topology()
-        large_scale = self._tr38901.LSPGenerator(made)
-        blockage = self._build_blockage(screens)
-        small_scale = self._tr38901.RaysGenerator(made, consistent, blockage)
+        large_scale, blockage = models.LSPGenerator(made), None
+        if settings.blockage == "A":
+            blockage = models.BlockageModelA(made, settings.self_blocking, settings.blockers)
+        elif settings.blockage == "B" and len(screens):
+            sizes = screens.new_tensor(settings.screen_m).expand(len(screens), 2).unbind(1)
+            blockage = models.BlockageModelB(made, screens, *sizes)
+        small_scale = models.RaysGenerator(made, settings.spatial_consistency, blockage)
         with use_sionna_stream(seed, torch.device("cpu")):
             self._place(position, indoor, "random" if clear is None else clear)
             large_scale.topology_updated_callback()

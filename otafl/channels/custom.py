@@ -140,16 +140,36 @@ class CustomChannel(Channel):
             )
         self.correlation_rounds = apart
         self._sizes: tuple[int, int] | None = None
-        self._check_rounds()
+        rounds = torch.tensor([5, 0, 6])  # a round must not depend on the others of a call
+        among, alone = self._draw_h(rounds)[:1], self._draw_h(rounds[:1])
+        if not torch.allclose(among, alone, rtol=1e-4, atol=1e-5):
+            self.settings.refuse(
+                "returned another h for round 5 alone than for rounds 5, 0 and 6 together; "
+                "expected an h that does not depend on the other rounds in `draw.rounds`"
+            )
         antennas, self._groups = self._sizes or (1, 1)
         unit_power = bool(getattr(self._channel, "unit_power", True))
-        if unit_power:
-            self._check_power()
         self.has_closed_form = unit_power and antennas == self._groups == 1
-        numbers = self.streams.num_trials * self.devices * antennas * self._groups
+        numbers = self.streams.num_trials * self.devices * self._groups
+        if unit_power and numbers > self._groups:  # of one device, it would show nothing
+            # the deviation of the mean |h|^2 over rounds far apart, trials and devices is compared
+            # with the standard errors over rounds and, for constant fading, over devices
+            count = max(MIN_ROUNDS, min(CHECKED_ROUNDS, CHECKED_NUMBERS // numbers))
+            powers = [
+                amplitude.square().double().mean((3, 4)).flatten(1)
+                for amplitude in self._yield_distant_rounds(count)
+            ]
+            power = torch.cat(powers)  # [count, S K]
+            mean = float(power.mean())
+            errors = [float(power.mean(1 - dim).std()) / power.shape[dim] ** 0.5 for dim in (0, 1)]
+            if abs(mean - 1.0) > max(STANDARD_ERRORS * max(errors), MIN_DEVIATION):
+                self.settings.refuse(
+                    f"has a mean |h|^2 of {mean:.3g} over {count} rounds; expected 1: return h / "
+                    f"{math.sqrt(mean):.3g}, or set the attribute unit_power = False"
+                )
         self._fading = RoundBlocks(
             lambda first, rounds: self._draw_h(first + torch.arange(rounds)),
-            max(1, min(ROUNDS_PER_BLOCK, NUMBERS_AT_ONCE // numbers)),
+            max(1, min(ROUNDS_PER_BLOCK, NUMBERS_AT_ONCE // (numbers * antennas))),
         )
 
     def get_state(self, round: int) -> ChannelState:
@@ -208,37 +228,3 @@ class CustomChannel(Channel):
             f"[{shape}], rounds by trials by devices, [{shape}, antennas], or "
             f"[{shape}, antennas, stretches of the payload]"
         )
-
-    def _check_rounds(self) -> None:
-        """Check that a round does not depend on the other rounds of a call."""
-        rounds = torch.tensor([5, 0, 6])
-        among, alone = self._draw_h(rounds)[:1], self._draw_h(rounds[:1])
-        if not torch.allclose(among, alone, rtol=1e-4, atol=1e-5):
-            self.settings.refuse(
-                "returned another h for round 5 alone than for rounds 5, 0 and 6 together; "
-                "expected an h that does not depend on the other rounds in `draw.rounds`"
-            )
-
-    def _check_power(self) -> None:
-        """Check the mean of |h|^2 over rounds far apart, trials and devices.
-
-        Its deviation is compared with the standard errors over rounds and, for fading that is
-        constant, over devices. Of one device it shows nothing.
-        """
-        numbers = self.streams.num_trials * self.devices
-        if numbers == 1:
-            return
-        numbers *= self._groups
-        count = max(MIN_ROUNDS, min(CHECKED_ROUNDS, CHECKED_NUMBERS // numbers))
-        powers = [
-            amplitude.square().double().mean((3, 4)).flatten(1)
-            for amplitude in self._yield_distant_rounds(count)
-        ]
-        power = torch.cat(powers)  # [count, S K]
-        mean = float(power.mean())
-        errors = [float(power.mean(1 - dim).std()) / power.shape[dim] ** 0.5 for dim in (0, 1)]
-        if abs(mean - 1.0) > max(STANDARD_ERRORS * max(errors), MIN_DEVIATION):
-            self.settings.refuse(
-                f"has a mean |h|^2 of {mean:.3g} over {count} rounds; expected 1: return h / "
-                f"{math.sqrt(mean):.3g}, or set the attribute unit_power = False"
-            )

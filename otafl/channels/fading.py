@@ -174,16 +174,12 @@ class BatchedFading(ABC):
         h = torch.ones(size, dtype=streams.dtype.to_complex(), device=streams.device)
         for batch in wanted:
             here = h[:, batch * DEVICES_PER_DRAW : (batch + 1) * DEVICES_PER_DRAW]
-            here.copy_(self._get_batch(batch).draw(round, blocks)[:, : here.shape[1]])
+            if batch not in self._batches:
+                if len(self._batches) == BATCHES_KEPT:
+                    del self._batches[next(iter(self._batches))]  # the oldest
+                self._batches[batch] = self._get_cache(range(batch, batch + 1))
+            here.copy_(self._batches[batch].draw(round, blocks)[:, : here.shape[1]])
         return h
-
-    def _get_batch(self, batch: int) -> _BatchCache:
-        """Return a batch's draws, and drop the oldest if there are many."""
-        if batch not in self._batches:
-            if len(self._batches) == BATCHES_KEPT:
-                del self._batches[next(iter(self._batches))]
-            self._batches[batch] = self._get_cache(range(batch, batch + 1))
-        return self._batches[batch]
 
     def _get_cache(self, batches: range) -> _BatchCache:
         """Make the cache of some batches."""

@@ -101,7 +101,13 @@ class ReflectedChannel:
         direct = self._direct.draw(round, blocks)
         to_surface = self._to_surface.draw(round, blocks)  # [S, K, M, B]
         if self._settings.rule == "random":
-            phasors = self._draw_random_phasors(round, blocks)
+            phases, elements = FADING / "ris" / "phases", self._settings.elements
+            draws = [  # equal blocks in a longer payload
+                self._streams.draw_uniform(phases / c, round, (1 << c, elements))
+                for c in range(blocks.bit_length())
+            ]
+            turns = torch.cat(draws, 1)[:, :blocks].mT
+            phasors = torch.polar(torch.ones_like(turns), 2.0 * math.pi * turns)
         else:
             choose = align_to_weakest if self._settings.rule == "align_weakest" else align_to_sum
             believed = self._estimate_paths(direct, to_surface, round)
@@ -135,16 +141,6 @@ class ReflectedChannel:
             direct = known[..., 0].movedim(2, 3) / self._unblocked
         along = torch.einsum("sam,skbam->skmb", self._to_server.conj(), known[..., 1:])
         return direct, along / self._to_server.abs().square().sum(1)[:, None, :, None]
-
-    def _draw_random_phasors(self, round: int, blocks: int) -> Tensor:
-        """Draw phasors [S, M, B], with equal blocks in a longer payload."""
-        phases = FADING / "ris" / "phases"
-        draws = [
-            self._streams.draw_uniform(phases / c, round, (1 << c, self._settings.elements))
-            for c in range(blocks.bit_length())
-        ]
-        turns = torch.cat(draws, 1)[:, :blocks].mT
-        return torch.polar(torch.ones_like(turns), 2.0 * math.pi * turns)
 
 
 def align_to_weakest(direct: Tensor, to_surface: Tensor, gain: Tensor) -> tuple[Tensor, Tensor]:

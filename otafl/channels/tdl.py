@@ -162,8 +162,7 @@ class Tdl(OfdmChannel):
 
         taps = (settings.antennas, len(self._power))
         numbers = 2 * pairs.count * self.devices * settings.antennas
-        self._moves = settings.speed_kmh is not None
-        if self._moves:
+        if settings.speed_kmh is not None:
             numbers *= max(len(self._power) * SINUSOIDS, settings.subcarrier_groups)
             spread = 2.0 * pairs.draw_static_uniform(ANGLE, (taps[1], SINUSOIDS)).double() - 1.0
             self._cosine = arrival_cosines(spread * (math.pi / SINUSOIDS))
@@ -179,28 +178,18 @@ class Tdl(OfdmChannel):
 
     def draw_taps(self, index: Tensor, time_s: Tensor) -> Tensor:
         """Draw the taps, [R, U, K, A, L]."""
-        taps, turn = (
-            self._compute_moving_taps(time_s) if self._moves else self._draw_independent_taps(index)
-        )
-        taps = correlate_antennas(taps, self.settings.antenna_correlation, 3)
+        settings = self.settings
+        if settings.speed_kmh is None:
+            shape = (2, settings.antennas, len(self._power))
+            radius, angle = self._pairs.draw_uniform(FADING, index, shape).unbind(3)
+            taps = (-radius.log() * self._power).sqrt() * rotations(angle, self._dtype)
+            turn = self._pairs.draw_uniform(LINE_OF_SIGHT, index, ())  # its phase in cycles
+        else:  # from sinusoids and phases of the whole run
+            cycles = time_s * doppler_hz(settings.speed_kmh, settings.carrier_hz)
+            taps = sum_of_sinusoids(cycles, self._cosine, self._start) * self._power.sqrt()
+            turn = self._los_start + LOS_COSINE * cycles[..., None]
+        taps = correlate_antennas(taps, settings.antenna_correlation, 3)
         if self._los is not None:
             los = self._los * rotations(turn, self._dtype)[..., None]
             taps = torch.cat([taps[..., :1] + los[..., None], taps[..., 1:]], -1)
         return taps
-
-    def _draw_independent_taps(self, index: Tensor) -> tuple[Tensor, Tensor]:
-        """Draw taps [R, U, K, A, L] ~ CN(0, power).
-
-        The second result is the line of sight's phase [R, U, K] in cycles.
-        """
-        shape = (2, self.settings.antennas, len(self._power))
-        radius, turn = self._pairs.draw_uniform(FADING, index, shape).unbind(3)
-        taps = (-radius.log() * self._power).sqrt() * rotations(turn, self._dtype)
-        return taps, self._pairs.draw_uniform(LINE_OF_SIGHT, index, ())
-
-    def _compute_moving_taps(self, time_s: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute the same at times [R, U], from sinusoids and phases of the whole run."""
-        assert self.settings.speed_kmh is not None
-        cycles = time_s * doppler_hz(self.settings.speed_kmh, self.settings.carrier_hz)
-        taps = sum_of_sinusoids(cycles, self._cosine, self._start) * self._power.sqrt()
-        return taps, self._los_start + LOS_COSINE * cycles[..., None]

@@ -154,7 +154,10 @@ class Trace(Channel):
         if file.delay_s is not None:
             delay = torch.from_numpy(file.delay_s[:, :picked]).to(place, torch.float64)
             self._delay = delay.expand(rounds, -1, -1)
-        self._rounds, self._chosen = rounds, self._draw_devices(known)
+        self._rounds = rounds
+        self._chosen = torch.arange(devices, device=place).expand(streams.num_trials, -1)
+        if settings.places == "per_trial":
+            self._chosen = streams.draw_uniform(PLACES, 0, (known,)).argsort(1)[:, :devices]
         self._gain = self._compute_gains(picked).to(streams.dtype)
         self._kept: dict[int, Tensor] = {}
         self._start = torch.zeros(streams.num_trials, dtype=torch.int64, device=place)
@@ -163,12 +166,18 @@ class Trace(Channel):
 
     def get_state(self, round: int) -> ChannelState:
         """Return the channel of round (start + round) mod R of the file."""
-        h = self._read_cached(round % self._rounds)[:, :, :, None]
+        number = round % self._rounds
+        h = self._kept.get(number)
+        if h is None:
+            h = self._read_rounds(self._start + number)
+            if (len(self._kept) + 1) * h.numel() <= KEPT:
+                self._kept[number] = h
         trial = torch.arange(len(self._start), device=self._start.device)
         gain = self._gain[self._get_file_round(round), trial] * self.budget.gain
         paths = None if self._delay is None else functools.partial(self._read_paths, round)
         later = functools.partial(self._read_blocks, round)
-        return build_block_state(h, gain, self.settings.block_symbols, later, paths)
+        block_symbols = self.settings.block_symbols
+        return build_block_state(h[:, :, :, None], gain, block_symbols, later, paths)
 
     def get_positions(self, round: int, trial: int = 0) -> Positions | None:
         first = int(self._get_file_round(round)[trial])
@@ -181,14 +190,6 @@ class Trace(Channel):
     def _get_file_round(self, round: int) -> Tensor:
         """Return the round of the file for each trial, [S]."""
         return (self._start + round % self._rounds) % self._rounds
-
-    def _draw_devices(self, known: int) -> Tensor:
-        """Return the devices of the file for each trial, [S, K]."""
-        if self.settings.places == "per_trial":
-            order = self.streams.draw_uniform(PLACES, 0, (known,)).argsort(1)
-            return order[:, : self.devices]
-        first = torch.arange(self.devices, device=self.streams.device)
-        return first.expand(self.streams.num_trials, -1)
 
     def _compute_gains(self, picked: int) -> Tensor:
         """Compute the large-scale gains [R, S, K], float64, of the file's first devices."""
@@ -220,15 +221,6 @@ class Trace(Channel):
         place = (first[:, None] + torch.arange(blocks, device=first.device)) % self._rounds
         place, chosen = place[:, None], self._chosen[:, :, None]  # [S, K, B]
         return Paths(self._response[place, chosen].movedim(3, 2), self._delay[place, chosen])
-
-    def _read_cached(self, round: int) -> Tensor:
-        """Return h [S, K, A, F] of a round, from a cache of limited size."""
-        h = self._kept.get(round)
-        if h is None:
-            h = self._read_rounds(self._start + round)
-            if (len(self._kept) + 1) * h.numel() <= KEPT:
-                self._kept[round] = h
-        return h
 
     def _read_rounds(self, rounds: Tensor) -> Tensor:
         """Return h [S, K, A, F] of the file's rounds [S], modulo its length."""

@@ -94,7 +94,13 @@ def read(path: str) -> Responses:
         shapes["tau_s"] = rounds, devices, paths
     for name in (*shapes, "base_m", "bandwidth_hz", *GROUND):
         if name in arrays:
-            arrays[name] = _check_numbers(path, name, arrays[name])
+            label = f"channel.path: {name} of '{path}'"
+            arrays[name] = numbers = to_numbers(arrays[name], label, "real numbers", "iuf")
+            if name not in GROUND:  # a place of the map may have no coverage
+                to_single(numbers, label, "numbers", ("position",), FINITE)
+            if name in ("tau_s", "gain"):
+                fault = "negative", "must be at least 0"
+                refuse_wrong(numbers < 0, numbers, label, "numbers", *fault)
     fitted = {n: _fit(path, n, arrays[n], shape) for n, shape in shapes.items() if n in arrays}
     base, bandwidth_hz = arrays.get("base_m"), arrays.get("bandwidth_hz")
     if base is not None and base.shape != (3,):
@@ -150,20 +156,6 @@ def _to_responses(source: Any, label: str, has_paths: bool) -> np.ndarray:
         raise UserError(f"{label} has the shape {h.shape}; expected (round, device, {axes})")
     to_single(h, label, "numbers", AXES, FINITE)
     return h.reshape((*h.shape, 1, 1)[:4]).astype(np.complex128)
-
-
-def _check_numbers(path: str, name: str, values: Any) -> np.ndarray:
-    """Return real numbers, which are finite except for the map.
-
-    A place of the map may have no coverage.
-    """
-    label = f"channel.path: {name} of '{path}'"
-    numbers = to_numbers(values, label, "real numbers", "iuf")
-    if name not in GROUND:
-        to_single(numbers, label, "numbers", ("position",), FINITE)
-    if name in ("tau_s", "gain"):
-        refuse_wrong(numbers < 0, numbers, label, "numbers", "negative", "must be at least 0")
-    return numbers
 
 
 def _read_ground(path: str, arrays: dict[str, Any]) -> Ground | None:

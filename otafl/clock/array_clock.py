@@ -136,15 +136,8 @@ class ArrayClock(Clock):
         lasts_s = np.minimum(on_air_s.reshape(-1)[cell], airtime_s[trial])
         opened_s = self._opened_s[trial]
         stop_s = opened_s + lasts_s
-        self._charge(opened_s, stop_s, joules.reshape(-1)[cell])
-        self._now_s = np.where(self._running, self._opened_s + airtime_s, self._now_s)
-        self._started += np.bincount(trial, minlength=self._trials)
-        self._has_begun, self._opened_s = False, None
-
-    def _charge(self, opened_s: np.ndarray, stop_s: np.ndarray, joules: np.ndarray) -> None:
-        """Add the energy of the round to the totals, in the same order of operations as `Power`."""
-        cell, spent = self._cell, self._spent.reshape(len(CAUSES), -1)
-        at = self._trial, cell % self._devices
+        # the totals' sums are in the same order of operations as those of `Power`
+        at, spent = (trial, cell % self._devices), self._spent.reshape(len(CAUSES), -1)
         if self._sleeps:
             asleep = self._asleep_s.reshape(-1)
             spent[IDLE, cell] += self._sleep_w[at] * np.maximum(0.0, self._sent_s - asleep[cell])
@@ -157,7 +150,10 @@ class ArrayClock(Clock):
         for cause, watts in self._watts.items():
             spent[cause, cell] += watts[at] * seconds[cause]
         spent[COMPUTE, cell] += self._compute_w * (self._ready_s - self._began_s)
-        spent[TRANSMIT, cell] += np.where(stop_s > opened_s, joules, 0.0)
+        spent[TRANSMIT, cell] += np.where(stop_s > opened_s, joules.reshape(-1)[cell], 0.0)
+        self._now_s = np.where(self._running, self._opened_s + airtime_s, self._now_s)
+        self._started += np.bincount(trial, minlength=self._trials)
+        self._has_begun, self._opened_s = False, None
 
     def synchronise(self, trials: int, seconds: Sequence[float]) -> None:
         met_s = self._meet(self._now_s, trials)

@@ -188,14 +188,6 @@ class Power:
             charge_j[device] = battery.update_charge(now_s)
         return charge_j
 
-    def compute_harvested_j(self) -> np.ndarray:
-        """Compute the harvested energy [K] so far; nan on mains."""
-        out = np.full(len(self._asleep_s), math.nan)
-        for device, battery in self.batteries.items():
-            battery.update_charge(float(self._env.now))
-            out[device] = battery.harvested_j
-        return out
-
     def _compute_costs(self, update: LocalWork) -> tuple[float, float, float]:
         """Compute the joules of an update so far: reception, local work and waiting."""
         device, now_s = update.device, self._env.now

@@ -342,8 +342,8 @@ class TrialClock:
         if seconds == math.inf:
             self._gone.add(device)
         else:
-            event = self.env.timeout(seconds, device)
-            event.callbacks.append(self._on_charged)
+            charged = self.env.timeout(seconds)
+            charged.callbacks.append(lambda _: self._end_absence(device, "empty"))
 
     def _remove_device(self, device: int, why: str) -> None:
         """Remove a device from now on; an update at work is lost."""
@@ -378,10 +378,6 @@ class TrialClock:
                 self._remove_device(device, "left")
         if "left" in self._away.get(device, ()):
             self._gone.add(device)
-
-    def _on_charged(self, event: simpy.Event) -> None:
-        """Return a device whose battery is charged again."""
-        self._end_absence(cast(int, event.value), "empty")
 
     def _record(self, *intervals: Interval) -> None:
         """Add intervals to the timeline, if one is recorded."""

@@ -66,12 +66,7 @@ def load(source: DataSource) -> DataSet:
         data = withhold(source.server, data)
     if source.test == "per_device":
         return _pool_splits(data)
-    return _set_validation_aside(data, source.validation)
-
-
-def _set_validation_aside(data: DataSet, share: float) -> DataSet:
-    """Move the last share of the training samples to the validation samples."""
-    if share == 0:
+    if source.validation == 0:
         return data
     if len(data.y_validation):
         raise UserError(
@@ -79,13 +74,13 @@ def _set_validation_aside(data: DataSet, share: float) -> DataSet:
             "its own; leave the key out"
         )
     total = len(data.y_train)
-    held = round(share * total)
+    held = round(source.validation * total)
     if held < 1 or total - held < 1:
         raise UserError(
-            f"data.validation: {share} of {total} training samples leaves {total - held} for "
-            f"training and {held} for validation; each needs at least one"
+            f"data.validation: {source.validation} of {total} training samples leaves "
+            f"{total - held} for training and {held} for validation; each needs at least one"
         )
-    aside = data.select_train(slice(total - held, None))
+    aside = data.select_train(slice(total - held, None))  # the last ones
     return replace(
         data.select_train(slice(total - held)),
         x_validation=aside.x_train,

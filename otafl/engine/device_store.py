@@ -177,7 +177,11 @@ class DeviceStore(Stateful):
             self._write_all()
             return cohort.flat_index
         if len(new):
-            self._reserve(count)
+            if count > self._capacity:  # room for these, and for the same number of later ones
+                self._capacity = 2 * count
+                for name, old in self._table.items():
+                    self._table[name] = old.new_empty(self._capacity, *old.shape[1:])
+                    self._table[name][: self._count] = old[: self._count]
             self._row[new] = torch.arange(self._count, count, device=new.device)
             self._count = count
             for name in self._table:
@@ -189,15 +193,6 @@ class DeviceStore(Stateful):
         """Set the rows of devices to a tensor's initial state."""
         table, start = self._table[name], self._start[name].squeeze(1)
         table.index_copy_(0, self._row[flat_index], start[flat_index // self._num_devices])
-
-    def _reserve(self, count: int) -> None:
-        """Make room for `count` rows, and for the same number of later ones."""
-        if count <= self._capacity:
-            return
-        self._capacity = 2 * count
-        for name, old in self._table.items():
-            self._table[name] = old.new_empty(self._capacity, *old.shape[1:])
-            self._table[name][: self._count] = old[: self._count]
 
     def _write_all(self) -> None:
         """Write the rows of every device, in order."""

@@ -104,15 +104,6 @@ class UpdateInputs:
         of_chunk = [getattr(self.chunk, name) for name in COHORT_TENSORS]
         return [*self.sent.tensors.values(), *self.rows.values(), *of_chunk]
 
-    def describe_shape(self) -> Hashable:
-        """Return what a graph is of: all but the numbers in the tensors."""
-        sent, chunk = self.sent, self.chunk
-        tensors = tuple((one.shape, one.stride(), one.dtype) for one in self.list_tensors())
-        names = tuple(sent.tensors), tuple(self.rows)
-        host = chunk.counts, chunk.num_devices, chunk.all_transmit, sent.per_device, self.is_own
-        index = None if self.host_index is None else self.host_index.tobytes()
-        return (*host, names, tensors, index)
-
     def copy(self) -> UpdateInputs:
         """Copy all tensors."""
         of_chunk: dict[str, Any] = {n: getattr(self.chunk, n).clone() for n in COHORT_TENSORS}
@@ -172,7 +163,12 @@ class LocalGraphs:
 
     def run(self, inputs: UpdateInputs, t: int) -> Outcome:
         """Return the outcome of a round's local update of a chunk."""
-        shape = inputs.describe_shape()
+        # all but the numbers in the tensors
+        sent, chunk, index = inputs.sent, inputs.chunk, inputs.host_index
+        tensors = tuple((one.shape, one.stride(), one.dtype) for one in inputs.list_tensors())
+        names = tuple(sent.tensors), tuple(inputs.rows)
+        host = chunk.counts, chunk.num_devices, chunk.all_transmit, sent.per_device, inputs.is_own
+        shape = (*host, names, tensors, None if index is None else index.tobytes())
         graph = self._graphs.get(shape)
         if graph is not None:
             self._round.fill_(t)

@@ -34,17 +34,12 @@ class LocalTraining:
         self._rows_at_once: int | None = None
         self._buffers: dict[tuple[int, str], Tensor] = {}
         self._is_built_in = not isinstance(parts.scenario.algorithm, CustomPart)
-        self.graphs = self._make_graphs()
-
-    def _make_graphs(self) -> LocalGraphs | None:
-        """Return the graphs of local updates; None if they are not recorded."""
-        parts = self._parts
         scenario, device = parts.scenario, parts.streams.device
         recorder = make_recorder(device) if scenario.engine.cuda_graphs else None
         chosen = scenario.algorithm, scenario.model, scenario.loss
-        if recorder is None or any(isinstance(one, CustomPart) for one in chosen):
-            return None
-        return LocalGraphs(recorder, self._update, device)
+        self.graphs: LocalGraphs | None = None
+        if recorder is not None and not any(isinstance(one, CustomPart) for one in chosen):
+            self.graphs = LocalGraphs(recorder, self._update, device)
 
     def train_cohort(
         self, broadcast: Broadcast | BroadcastDelivery, cohort: Cohort, t: int
@@ -54,7 +49,16 @@ class LocalTraining:
         Returns the payload of the transmitting rows, in their order, and the loss [N] of all.
         """
         if self._rows_at_once is None:
-            self._rows_at_once = self._count_rows_at_once(broadcast)
+            # those that fit: a row works on its copies of model and state, and on a minibatch
+            parts = self._parts
+            sample = parts.samples.data.x_train[0].size + parts.model.saved_activations
+            num_coordinates = 2 * broadcast.num_coordinates + 2 * self._devices.num_coordinates
+            num_coordinates += parts.samples.training_data.batch_size * sample
+            row_bytes = num_coordinates * (torch.finfo(parts.streams.dtype).bits // 8)
+            chunk_mb = parts.scenario.engine.chunk_mb
+            if chunk_mb is None:
+                chunk_mb = CHUNK_MB.get(parts.streams.device.type, CHUNK_MB["cpu"])
+            self._rows_at_once = max(1, int(chunk_mb * 2**20 / row_bytes))
         sends = np.ones(cohort.num_rows, dtype=bool)
         if not cohort.all_transmit:
             sends = cohort.transmit_mask.cpu().numpy()
@@ -150,18 +154,3 @@ class LocalTraining:
         get_rows = inputs.sent.view_rows if is_read_only else inputs.sent.expand_rows
         received = get_rows(chunk, 0, chunk.num_rows)
         return parts.algorithm.run_local_update(received, inputs.rows, context)
-
-    def _count_rows_at_once(self, broadcast: Broadcast | BroadcastDelivery) -> int:
-        """Count the rows that fit `engine.chunk_mb`, at least one.
-
-        A row works on its copies of model and state, and on a minibatch.
-        """
-        parts = self._parts
-        sample = parts.samples.data.x_train[0].size + parts.model.saved_activations
-        num_coordinates = 2 * broadcast.num_coordinates + 2 * self._devices.num_coordinates
-        num_coordinates += parts.samples.training_data.batch_size * sample
-        row_bytes = num_coordinates * (torch.finfo(parts.streams.dtype).bits // 8)
-        chunk_mb = parts.scenario.engine.chunk_mb
-        if chunk_mb is None:
-            chunk_mb = CHUNK_MB.get(parts.streams.device.type, CHUNK_MB["cpu"])
-        return max(1, int(chunk_mb * 2**20 / row_bytes))

@@ -9,7 +9,7 @@ of all devices have equal weight.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -108,39 +108,21 @@ class Evaluation:
             out["excess_risk"] = self._excess.compute(views["global"], running)
         levels = [views[name] for name in views if name.startswith(_LEVEL)]
         views = {name: view for name, view in views.items() if not name.startswith(_LEVEL)}
-        if levels:
-            out |= self._evaluate_submodels(levels, running)
-        for prefix, view, tunings in self._list_models(views):
-            tune = None
-            if tunings:
-                own = self._all.training_data
-                tune = FineTuner(self._loss, view.predict_fn, tunings, own, round)
-            out |= self._evaluate(prefix, _Evaluator(self._all, self._loss, view, tune, running))
-        return out
-
-    def _evaluate_submodels(
-        self, views: Sequence[View], running: np.ndarray
-    ) -> dict[str, np.ndarray]:
-        """Score the model of each size, [S, L], on the common test samples or all devices' own."""
-        scores = []
-        for view in views:
-            at = _Evaluator(self._all, self._loss, view, None, running)
-            if self._test is not None:
-                scores.append(at.score_common(*self._test))
-            else:
-                assert self._all.client_test is not None
-                scores.append(at.score_client(self._all.client_test))
-        accuracy, loss = (
-            np.stack([getattr(one, name) for one in scores], 1) for name in ("accuracy", "loss")
-        )
-        return self._namer.name_scores("level_", "test", Scores(accuracy, loss))
-
-    def _list_models(
-        self, views: Mapping[str, View]
-    ) -> list[tuple[str, View, tuple[FineTuneSpec, ...]]]:
-        """List the prefix of the results, the model, and the fine-tuning before its test."""
+        if levels:  # the model of each size, on the common test samples or all devices' own
+            scores = []
+            for view in levels:
+                at = _Evaluator(self._all, self._loss, view, None, running)
+                if self._test is not None:
+                    scores.append(at.score_common(*self._test))
+                else:
+                    assert self._all.client_test is not None
+                    scores.append(at.score_client(self._all.client_test))
+            accuracy, loss = (
+                np.stack([getattr(one, name) for one in scores], 1) for name in ("accuracy", "loss")
+            )
+            out |= self._namer.name_scores("level_", "test", Scores(accuracy, loss))
         tunings = {n: () if v.fine_tune is None else (v.fine_tune,) for n, v in views.items()}
-        out: list[tuple[str, View, tuple[FineTuneSpec, ...]]] = [
+        tested: list[tuple[str, View, tuple[FineTuneSpec, ...]]] = [
             (PREFIX[name], view, tunings[name]) for name, view in views.items()
         ]
         training = self._training
@@ -149,7 +131,13 @@ class Evaluation:
             share = self._all.sample_share
             rate = share.new_full((len(share),), training.fine_tune_learning_rate)
             last = FineTuneSpec(training.fine_tune_steps, rate)
-            out.append(("tuned_", views[name], (*tunings[name], last)))
+            tested.append(("tuned_", views[name], (*tunings[name], last)))
+        for prefix, view, before in tested:
+            tune = None
+            if before:
+                own = self._all.training_data
+                tune = FineTuner(self._loss, view.predict_fn, before, own, round)
+            out |= self._evaluate(prefix, _Evaluator(self._all, self._loss, view, tune, running))
         return out
 
     def _evaluate(self, prefix: str, at: _Evaluator) -> dict[str, np.ndarray]:

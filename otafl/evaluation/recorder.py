@@ -197,30 +197,16 @@ class Recorder(Stateful):
             for name, column in timeline.items()
         }
         servers = () if self._servers == 1 else (self._servers,)
-        link = {
-            name: np.moveaxis(
-                np.stack(
-                    [values.reshape(*self.shape, *servers, *values.shape[1:]) for values in rounds]
-                ),
-                0,
-                2,
-            )
-            for name, rounds in _group_by_name(self.engine.link).items()
-        }
+        sent = self.engine.link
+        examples = {name: one.numpy() for saved in sent for name, one in saved.items()}
+        link = {}
+        for name, like in examples.items():
+            # NaN (or 0, for flags) for rounds without it
+            missing = np.full_like(like, np.nan if like.dtype.kind in "fc" else 0)
+            rounds = [saved[name].numpy() if name in saved else missing for saved in sent]
+            shape = (*self.shape, *servers, *like.shape[1:])
+            link[name] = np.moveaxis(np.stack([one.reshape(shape) for one in rounds]), 0, 2)
         return Record(self.rounds, variables, link or None)
-
-
-def _group_by_name(rounds: list[Tensors]) -> dict[str, list[np.ndarray]]:
-    """Return name -> its arrays round by round; NaN (or 0, for flags) for missing rounds."""
-    seen = {name: value.numpy() for saved in rounds for name, value in saved.items()}
-    missing = {
-        name: np.full_like(value, np.nan if value.dtype.kind in "fc" else 0)
-        for name, value in seen.items()
-    }
-    return {
-        name: [saved[name].numpy() if name in saved else missing[name] for saved in rounds]
-        for name in seen
-    }
 
 
 def merge_servers(values: Mapping[str, np.ndarray], num_servers: int) -> dict[str, np.ndarray]:

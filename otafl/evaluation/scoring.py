@@ -31,12 +31,6 @@ EVALUATION_CHUNK = 1 << 21
 POSITION_REALS = 64
 """Numbers that a position of a sequence takes: about the scores of an alphabet."""
 
-
-def count_sample_reals(loss_fn: Loss, x: Tensor) -> int:
-    """Count the real numbers of a sample x [n, *input], or of the scores of its positions."""
-    return x[0].numel() * (POSITION_REALS if loss_fn.scores_positions else 1)
-
-
 Tune = Callable[[Tensors, Tensor], Tensors]
 """(parameters [n, *shape], devices [n] as rows of [S * K]) -> fine-tuned copies."""
 
@@ -75,7 +69,8 @@ def evaluate_client(
     num_coordinates = sum(block[0].numel() for block in view.params.values())
     count = samples.count[cells]
     order = count.argsort(descending=True)  # rows of similar length together, for little padding
-    size = count_sample_reals(loss_fn, samples.x)
+    # the real numbers of a sample, or of the scores of its positions
+    size = samples.x[0].numel() * (POSITION_REALS if loss_fn.scores_positions else 1)
     start = 0
     while start < n:
         longest = int(count[order[start]])
@@ -291,24 +286,16 @@ class BatchStatistics:
                 self._pooled = self._pool()
             found = self._average(view.params, view.moments_fn, self._pooled)
             return replace(view, params=view.params | found)
-        view, cells = view.expand_per_device(), len(self._data.count)
+        view, data, every = view.expand_per_device(), self._data, list[Tensors]()
         assert view.moments_fn is not None
-        every = [
-            self._compute_device_statistics(view.params, view.moments_fn, cell)
-            for cell in range(cells)
-        ]
-        own = {name: torch.cat([one[name] for one in every]) for name in every[0]}
-        return replace(view, params=view.params | own)
-
-    def _compute_device_statistics(
-        self, params: Tensors, moments: MomentsFn, flat_index: int
-    ) -> Tensors:
-        own = self._data.index[flat_index, : int(self._data.count[flat_index])].cpu().numpy()
-        place = torch.from_numpy(_space_evenly(own, self._samples))[None].to(
-            self._data.index.device
-        )
-        row = torch.tensor([flat_index], device=self._data.index.device)
-        return self._average({n: take_rows(b, row) for n, b in params.items()}, moments, place)
+        for cell, count in enumerate(data.count.tolist()):
+            own = _space_evenly(data.index[cell, :count].cpu().numpy(), self._samples)
+            row = torch.tensor([cell], device=data.index.device)
+            params = {n: take_rows(b, row) for n, b in view.params.items()}
+            place = torch.from_numpy(own)[None].to(data.index.device)
+            every.append(self._average(params, view.moments_fn, place))
+        found = {name: torch.cat([one[name] for one in every]) for name in every[0]}
+        return replace(view, params=view.params | found)
 
     def _average(self, params: Tensors, moments: MomentsFn, sample_index: Tensor) -> Tensors:
         """Average over nearly equal batches of the samples place [S or 1, T]."""

@@ -5,7 +5,6 @@ The scores of an export that another runtime runs are checked.
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -83,7 +82,7 @@ class SelectedModel:
         Raises UserError if the method or the model has no module, or if its code is not trusted.
         """
         recipe, params = self.view.recipe, self.view.get_params(self.row, self.device or 0)
-        with self.guard_imports():
+        with loading.guard_imports("the result", self.trust):
             scenario = self.get_point().scenario
             made = models.build(scenario.model, self.input_shape, recipe["classes"], scenario.loss)
             model = get_view_model(build_algorithm(scenario, made), self.name)
@@ -92,10 +91,6 @@ class SelectedModel:
                 split_parts(model, recipe, params),
             )
             return ModelSource(build_fn(params), self.input_shape, params, list(parts), build_fn)
-
-    def guard_imports(self) -> contextlib.AbstractContextManager[None]:
-        """Import what the result names only if it is trusted, within it."""
-        return loading.guard_imports("the result", self.trust)
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -262,7 +257,7 @@ def export(selected: SelectedModel, target: str, path: Path, check: bool = True)
     if path.suffix != suffix:
         what = f"a file that ends in {suffix}" if suffix else "a folder, without a suffix"
         raise UserError(f"--out {path}: must be the name of {what}")
-    with selected.guard_imports():
+    with loading.guard_imports("the result", selected.trust):
         source = selected.make_source()
         module = source.module.float()
         run, scored, fault = write(source, path), {}, None

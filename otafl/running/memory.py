@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import os
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -55,14 +54,22 @@ def estimate_trial(scenario: Scenario) -> int:
     Of a model that is larger than this machine's memory, the estimate is the size of the model.
     """
     model = build_model(scenario)
-    least = model.num_params * _get_dtype(scenario).itemsize
+    dtype = _get_dtype(scenario)
+    least = model.num_params * dtype.itemsize
     if least > _get_total_memory(scenario):
         return least
     servers = scenario.topology.count(scenario)
     of_server = scenario.topology.make_server_scenario(scenario)
-    channel = count_participants(of_server) * math.prod(_get_channel_size(of_server))
-    each = _estimate_state(of_server, model) + DEVICE_BYTES * of_server.devices.count
-    each += CHANNEL_COPIES * channel * _get_dtype(scenario).to_complex().itemsize
+    count, participants = of_server.devices.count, count_participants(of_server)
+    channel = participants * math.prod(_get_channel_size(of_server))
+    some = max(2, min(count, FEW_DEVICES))
+    of_one = _count_numbers(of_server, model, 1)[0]
+    of_few, device, payload = _count_numbers(of_server, model, some)
+    server = of_one + (count - 1) * (of_few - of_one) // (some - 1)
+    # device state of all that have taken part, and as much again in a round's work
+    rows = count + min(count, participants * scenario.training.rounds)
+    each = (4 * server + 2 * participants * payload + rows * device) * dtype.itemsize
+    each += DEVICE_BYTES * count + CHANNEL_COPIES * channel * dtype.to_complex().itemsize
     return int(servers * each + INDEX_BYTES * len(load_cached(scenario.data).y_train))
 
 
@@ -145,28 +152,8 @@ def _get_channel_size(scenario: Scenario) -> tuple[int, int]:
     return getattr(channel, "antennas", None) or 1, getattr(channel, "subcarrier_groups", None) or 1
 
 
-def _estimate_state(scenario: Scenario, model: Model) -> int:
-    """Return the bytes of a trial's state with one server."""
-    count, participants = scenario.devices.count, count_participants(scenario)
-    some = max(2, min(count, FEW_DEVICES))
-    one, few = (_count_numbers(scenario, model, devices) for devices in (1, some))
-    server = one.server + (count - 1) * (few.server - one.server) // (some - 1)
-    # device state of all that have taken part, and as much again in a round's work
-    rows = count + min(count, participants * scenario.training.rounds)
-    numbers = 4 * server + 2 * participants * few.payload + rows * few.device
-    return numbers * _get_dtype(scenario).itemsize
-
-
-class _Numbers(NamedTuple):
-    """Numbers of a trial: the state of its server and of a device, and a payload."""
-
-    server: int
-    device: int
-    payload: int
-
-
-def _count_numbers(scenario: Scenario, model: Model, count: int) -> _Numbers:
-    """Count the numbers of a trial with so many devices."""
+def _count_numbers(scenario: Scenario, model: Model, count: int) -> tuple[int, int, int]:
+    """Count the numbers of the state of a server of so many devices, of one, and of a payload."""
     devices = scenario.devices.model_copy(update={"count": count, "participants": None})
     algorithm = build_algorithm(scenario.model_copy(update={"devices": devices}), model)
     streams = Streams([scenario.seed], [0], "cpu", _get_dtype(scenario))
@@ -174,7 +161,7 @@ def _count_numbers(scenario: Scenario, model: Model, count: int) -> _Numbers:
     server, own = algorithm.init(streams, hyper)
     first = torch.zeros(1, dtype=torch.int64)
     cohort = Cohort.create(first, first, torch.ones(1), (1,), 1)
-    return _Numbers(
+    return (
         sum(block[0].numel() for block in server.values()),
         sum(block[0, 0].numel() for block in own.values()),
         algorithm.broadcast(server, cohort).num_coordinates,

@@ -59,10 +59,6 @@ class Checkpoint:
     every: int
     refusal: str = field(default="", init=False)
 
-    def is_due(self, rounds: int) -> bool:
-        """Return whether the state is saved after this number of rounds."""
-        return rounds % self.every == 0
-
     def save(self, state: CheckpointState, points: Sequence[Point], trials: Sequence[int]) -> None:
         """Save the state, instead of the previous one.
 
@@ -146,7 +142,13 @@ class RunTracking(contextlib.ExitStack):
         self._num_logged = 0
         if tracks is not None and not self._tracker.skips_all_runs:
             self._tracker.check_ready()
-            for row, run in enumerate(_list_runs(points, trials, tracks.folder)):
+            runs = []  # in the order of the stack's rows
+            for point in points:
+                plain = point.scenario.model_dump(mode="json", exclude={"sweep"})
+                about = (plain, compute_scenario_hash(point.scenario))
+                where = tracks.folder, point.index, point.coords
+                runs += [Run(*where, trial, *about) for trial in trials]
+            for row, run in enumerate(runs):
                 self._open(row, run)
 
     def log_new_records(self, recorder: Recorder) -> None:
@@ -207,16 +209,6 @@ def select_values(record: Mapping[str, np.ndarray], row: int) -> dict[str, float
     return {name: value for name, value in found.items() if np.isfinite(value)}
 
 
-def _list_runs(points: Sequence[Point], trials: Sequence[int], folder: Path) -> list[Run]:
-    """List the runs of a stack, in the order of its rows."""
-    out = []
-    for point in points:
-        plain = point.scenario.model_dump(mode="json", exclude={"sweep"})
-        about = (plain, compute_scenario_hash(point.scenario))
-        out += [Run(folder, point.index, point.coords, trial, *about) for trial in trials]
-    return out
-
-
 def _format_error(error: Exception) -> str:
     text = " ".join(str(error).split())
     return text if isinstance(error, UserError) else f"{type(error).__name__}: {text}"
@@ -242,7 +234,14 @@ def run_stack(
     numbers = list(range(scenario.trials)) if trials is None else list(trials)
     total = scenario.training.rounds
     with RunTracking(points, numbers, tracks) as following:
-        recorder, done, seconds = _start_or_resume(points, numbers, checkpoint)
+        start = None if checkpoint is None else checkpoint.load(points, numbers)
+        if start is None:
+            engine = Engine(assembly.assemble(points, numbers))
+            if checkpoint is not None:
+                engine.parts.clock.journal = []
+            start = CheckpointState(Recorder(engine, len(points), len(numbers)), 0, 0.0)
+            start.recorder.take_record(0, 0.0)
+        recorder, done, seconds = start
         engine = recorder.engine
         following.log_new_records(recorder)
         began = time.perf_counter() - seconds
@@ -254,7 +253,7 @@ def run_stack(
             if due or (engine.ended & engine.running).any():
                 recorder.take_record(t + 1, time.perf_counter() - began)
                 following.log_new_records(recorder)
-            if checkpoint is not None and checkpoint.is_due(t + 1) and t + 1 < total:
+            if checkpoint is not None and (t + 1) % checkpoint.every == 0 and t + 1 < total:
                 now = CheckpointState(recorder, t + 1, time.perf_counter() - began)
                 checkpoint.save(now, points, numbers)
             if progress is not None:
@@ -264,18 +263,3 @@ def run_stack(
         models = collect(engine, points, numbers, recorder.rounds[-1])
         record = replace(record, models=models)
     return record
-
-
-def _start_or_resume(
-    points: Sequence[Point], trials: Sequence[int], checkpoint: Checkpoint | None
-) -> CheckpointState:
-    """Return the state of a checkpoint, or a stack before its first round."""
-    kept = None if checkpoint is None else checkpoint.load(points, trials)
-    if kept is not None:
-        return kept
-    engine = Engine(assembly.assemble(points, trials))
-    if checkpoint is not None:
-        engine.parts.clock.journal = []
-    recorder = Recorder(engine, len(points), len(trials))
-    recorder.take_record(0, 0.0)
-    return CheckpointState(recorder, 0, 0.0)

@@ -37,7 +37,7 @@ from otafl.algorithms.base import Algorithm, select_shared
 from otafl.algorithms.custom import get_class
 from otafl.channels.base import Channel, Positions
 from otafl.core import registry
-from otafl.core.contracts import Cohort, Group, Hyper, LinkReport, Received, Tensors, unsqueeze_like
+from otafl.core.contracts import Cohort, Group, Hyper, LinkReport, Tensors, unsqueeze_like
 from otafl.core.errors import UserError
 from otafl.core.files import MIB, read_text
 from otafl.core.problems import Problem, make_problem
@@ -270,9 +270,10 @@ class Graph(Topology):
         nodes, device = rows.servers, rows.streams.device
         every = [self._compute_weights(trial) for trial in range(rows.trials.num_trials)]
         edges = [(one != 0) & complete_edges(nodes) for one in every]
-        self._link = uplink.build(
-            rows.given, nodes, rows.get_link_streams(0), power_db=self._draw_power_db()
-        )
+        sections = [row.devices.compute for row in rows.scenarios]
+        hardware = compute.build(sections, 1, rows.streams, self.first_devices)
+        power_db = hardware.power_db.reshape(-1, nodes).repeat(nodes, 0)  # of a row's transmitters
+        self._link = uplink.build(rows.given, nodes, rows.get_link_streams(0), power_db=power_db)
         different = {one.tobytes(): one for one in edges}
         slots = {key: int(assign_slots(one).max()) + 1 for key, one in different.items()}
         self._slots = torch.tensor([slots[one.tobytes()] for one in edges]).to(device)
@@ -292,18 +293,19 @@ class Graph(Topology):
     def first_devices(self) -> list[int]:
         return [row % self.rows.servers for row in range(len(self.rows.scenarios))]
 
-    def _draw_power_db(self) -> np.ndarray:
-        """Return the transmit power [S N, N] of each row's N transmitters, relative, in dB."""
-        sections = [row.devices.compute for row in self.rows.scenarios]
-        hardware = compute.build(sections, 1, self.rows.streams, self.first_devices)
-        nodes = self.rows.servers
-        return hardware.power_db.reshape(-1, nodes).repeat(nodes, 0)
-
     def _compute_weights(self, trial: int) -> np.ndarray:
         """Compute W [N, N] of a trial. Raises UserError if the graph is not connected."""
         settings, nodes = self.settings, self.rows.servers
         if settings.shape == "geometric":
-            return metropolis_weights(self._draw_edges(trial))
+            for draw in range(DRAWS):  # the first draw of positions whose graph is connected
+                places = self.rows.trials.draw_uniform(PLACES, draw, (nodes, 2))[trial]
+                edges = geometric_edges(places.double().cpu().numpy(), settings.reach)
+                if is_connected(edges):
+                    return metropolis_weights(edges)
+            raise UserError(
+                f"topology.reach: got {settings.reach:g}, which connects {nodes} devices in none "
+                f"of {DRAWS} draws of their positions; use a longer one"
+            )
         if settings.path is None:
             return metropolis_weights(_EDGES[settings.shape](nodes))
         weights = read_weights(settings.path)
@@ -319,22 +321,6 @@ class Graph(Topology):
             )
         return weights
 
-    def _draw_edges(self, trial: int) -> np.ndarray:
-        """Return the neighbours in the first draw of positions whose graph is connected.
-
-        Raises UserError if no draw has a connected graph.
-        """
-        nodes, reach = self.rows.servers, self.settings.reach
-        for draw in range(DRAWS):
-            places = self.rows.trials.draw_uniform(PLACES, draw, (nodes, 2))[trial]
-            edges = geometric_edges(places.double().cpu().numpy(), reach)
-            if is_connected(edges):
-                return edges
-        raise UserError(
-            f"topology.reach: got {reach:g}, which connects {nodes} devices in none of {DRAWS} "
-            "draws of their positions; use a longer one"
-        )
-
     def get_positions(self, channel: Channel, round: int, trial: int = 0) -> Positions | None:
         return None
 
@@ -346,21 +332,16 @@ class Graph(Topology):
         payload = (Group({name: block[self._source] for name, block in shared.items()}),)
         state = self._link.channel.get_state(round)
         received, report = deliver(self._link.transport, payload, self._cohort, state, round)
-        mixed = self._mix(shared, received)
-        seconds = np.zeros(len(self._kept))
-        return Exchange(server | mixed, seconds, self._spread_cost(report))
-
-    def _mix(self, own: Tensors, received: Received) -> Tensors:
-        """Return W_ii x_i plus 1 - W_ii times the received mean, or x_i without a delivery."""
-        (neighbours,) = received.mean
-        mixed = {}
-        for name, block in own.items():
+        (neighbours,), mixed = received.mean, {}
+        for name, block in shared.items():
+            # W_ii x_i plus 1 - W_ii times the received mean, or x_i without a delivery
             kept = unsqueeze_like(self._kept, block).to(block)
             new = kept * block + (1.0 - kept) * neighbours[name]
             if received.any_delivered is not None:
                 new = torch.where(unsqueeze_like(received.any_delivered, block), new, block)
             mixed[name] = new
-        return mixed
+        seconds = np.zeros(len(self._kept))
+        return Exchange(server | mixed, seconds, self._spread_cost(report))
 
     def _spread_cost(self, report: LinkReport) -> LinkReport:
         """Return a report of the round's cost by device [S N, 1], with all slots' channel uses.

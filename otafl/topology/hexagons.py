@@ -152,49 +152,26 @@ def _lay_out(sites: int, turn: Steps, other: Steps, reuse: int) -> Hexagons:
         if 0 < _compute_squared_length(step)[0] <= 4 * reuse
     ]
 
-    def site_at(place: np.ndarray) -> int:
-        return number[_get_coset((int(place[0]), int(place[1])), turn, sites)]
-
-    interferers = _list_others(np.array(band))
-    images = [
-        _list_images(
-            site, others, shift[site], [(site_at(steps[site] + way), way) for way in tiers]
-        )
-        for site, others in enumerate(interferers)
-    ]
-    site, way = (np.array(list(part)) for part in zip(*images, strict=True))
+    images = []  # sites and steps around each site
+    for own, others in enumerate(_list_others(np.array(band))):
+        around = [(other, shift[own, other].tolist()) for other in others]
+        instead = itertools.cycle(others)
+        for way in tiers if others else ():
+            x, y = (steps[own] + way).tolist()
+            there = number[_get_coset((x, y), turn, sites)]
+            if there == own:
+                around.append((next(instead), way))
+            elif way != shift[own, there].tolist():
+                around.append((there, way))
+        images.append(around)
+    site = np.array([[other for other, _ in around] for around in images])
+    ways = np.array([[way for _, way in around] for around in images])
     return Hexagons(
         steps @ BASIS,
         shift @ BASIS,
         np.array(band),
-        Images(site, way.reshape(sites, -1, 2) @ BASIS),
+        Images(site, ways.reshape(sites, -1, 2) @ BASIS),
     )
-
-
-def _list_images(
-    site: int, others: list[int], nearest: np.ndarray, tiers: list[tuple[int, list[int]]]
-) -> tuple[list[int], list[list[int]]]:
-    """List the images around a site as sites and steps.
-
-    Parameters
-    ----------
-    site : int
-        The site.
-    others : list of int
-        Its co-channel sites.
-    nearest : ndarray, int64 [N, 2]
-        Shortest step to each site.
-    tiers : list of (int, list of int)
-        Site at each place of the first two tiers, and the step to that place.
-    """
-    images = [(other, nearest[other].tolist()) for other in others]
-    instead = itertools.cycle(others)
-    for there, way in tiers if others else ():
-        if there == site:
-            images.append((next(instead), way))
-        elif way != nearest[there].tolist():
-            images.append((there, way))
-    return [other for other, _ in images], [way for _, way in images]
 
 
 def _list_others(band: np.ndarray) -> list[list[int]]:

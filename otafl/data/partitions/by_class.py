@@ -61,7 +61,14 @@ class LabelSkew(Partition):
         task.check_samples_per_device("classes_per_device", each)
         classes = task.shuffle_by_class()
         devices = task.devices
-        holders = _draw_holders(len(classes), each, task)
+        # each device takes the classes with the fewest devices so far, ties broken at random, so
+        # their numbers of devices never differ by more than one
+        holders: list[list[int]] = [[] for _ in classes]
+        for device in task.generator.permutation(devices):
+            tie = task.generator.permutation(len(classes))
+            held = np.array([len(holders[c]) for c in tie])
+            for c in tie[np.argsort(held, kind="stable")[:each]]:
+                holders[c].append(int(device))
         parts: list[list[Indices]] = [[] for _ in range(devices)]
         for members, of_class in zip(classes, holders, strict=True):
             if len(of_class) > len(members):
@@ -75,21 +82,6 @@ class LabelSkew(Partition):
                 for device, piece in zip(of_class, pieces, strict=True):
                     parts[device].append(piece)
         return [np.concatenate(pieces) for pieces in parts]
-
-
-def _draw_holders(classes: int, classes_per_device: int, task: PartitionTask) -> list[list[int]]:
-    """Draw the devices of each class, in random order.
-
-    Each device takes the classes with the fewest devices so far, with ties broken at random. The
-    number of devices therefore never differs by more than one.
-    """
-    holders: list[list[int]] = [[] for _ in range(classes)]
-    for device in task.generator.permutation(task.devices):
-        tie = task.generator.permutation(classes)
-        held = np.array([len(holders[c]) for c in tie])
-        for c in tie[np.argsort(held, kind="stable")[:classes_per_device]]:
-            holders[c].append(int(device))
-    return holders
 
 
 _TRIES = 100
@@ -117,25 +109,20 @@ class Dirichlet(Partition):
         task.check_samples_per_device("min_samples", self.min_samples)
         classes, devices, samples = task.shuffle_by_class(), task.devices, len(task.labels)
         for _ in range(_TRIES):
-            parts = self._draw_assignment(classes, task)
+            owners = []  # by one draw of the proportions, in which a device can have none
+            for members in classes:
+                share = task.generator.dirichlet(np.full(devices, self.alpha))
+                cuts = np.rint(np.cumsum(share)[:-1] * len(members)).astype(np.int64)
+                sizes = np.diff(cuts, prepend=0, append=len(members))
+                owners.append(np.repeat(np.arange(devices), sizes))
+            order, owner = np.concatenate(classes), np.concatenate(owners)
+            parts = SampleAssignment.group_by_device(order, owner, devices)
             if parts.counts.min() >= self.min_samples:
                 return parts
         raise UserError(
             f"data.partition.alpha: got {self.alpha}; in none of {_TRIES} draws does each of "
             f"{devices} devices get {self.min_samples} of {samples} samples; use a larger "
             "alpha, a smaller data.partition.min_samples or a smaller devices.count"
-        )
-
-    def _draw_assignment(self, classes: list[Indices], task: PartitionTask) -> SampleAssignment:
-        """Assign the samples by one draw of the proportions, in which a device can have none."""
-        device = []
-        for members in classes:
-            share = task.generator.dirichlet(np.full(task.devices, self.alpha))
-            cuts = np.rint(np.cumsum(share)[:-1] * len(members)).astype(np.int64)
-            sizes = np.diff(cuts, prepend=0, append=len(members))
-            device.append(np.repeat(np.arange(task.devices), sizes))
-        return SampleAssignment.group_by_device(
-            np.concatenate(classes), np.concatenate(device), task.devices
         )
 
 
@@ -170,31 +157,20 @@ class DirichletMix(Partition):
         stock = np.array([len(own) for own in members])
         parts: list[Indices] = [np.empty(0, np.int64)] * devices
         for device in generator.permutation(devices):
-            count = _draw_class_counts(each, stock - given, self.alpha, generator)
+            count = np.zeros_like(stock)
+            # some components of a Dirichlet vector, scaled to sum to one, follow one too
+            mix = generator.dirichlet(np.full(len(stock), self.alpha))
+            while count.sum() < each:  # samples that a class lacks are drawn from the others
+                left = stock - given - count
+                mix = np.where(left > 0, mix, 0.0)
+                if mix.sum() == 0.0:  # the proportions of the others are too small for a float
+                    some = left > 0
+                    mix[some] = generator.dirichlet(np.full(some.sum(), self.alpha))
+                wanted = generator.multinomial(each - count.sum(), mix / mix.sum())
+                count += np.minimum(wanted, left)
             pieces = [
                 own[start : start + n] for own, start, n in zip(members, given, count, strict=True)
             ]
             given += count
             parts[device] = generator.permutation(np.concatenate(pieces))
         return parts
-
-
-def _draw_class_counts(
-    num_samples: int, stock: Indices, alpha: float, generator: np.random.Generator
-) -> Indices:
-    """Draw the number of samples of each class that a device takes.
-
-    Samples that a class lacks are drawn again from the others. Some components of a Dirichlet
-    vector, scaled to sum to one, follow a Dirichlet distribution too.
-    """
-    taken = np.zeros_like(stock)
-    mix = generator.dirichlet(np.full(len(stock), alpha))
-    while taken.sum() < num_samples:
-        left = stock - taken
-        mix = np.where(left > 0, mix, 0.0)
-        if mix.sum() == 0.0:  # the proportions of the others are too small for a float
-            some = left > 0
-            mix[some] = generator.dirichlet(np.full(some.sum(), alpha))
-        wanted = generator.multinomial(num_samples - taken.sum(), mix / mix.sum())
-        taken += np.minimum(wanted, left)
-    return taken

@@ -9,7 +9,6 @@ from pydantic import Field
 
 from otafl.core import registry
 from otafl.core.errors import UserError
-from otafl.data.dataset import Indices
 from otafl.data.partitions.base import Partition, PartitionTask, SampleAssignment
 
 
@@ -93,22 +92,15 @@ class Natural(Partition):
             chosen = np.sort(generator.choice(len(users), devices, replace=False))
             device_of[chosen] = np.arange(devices)
         else:
-            sizes = self._draw_group_sizes(len(users), task)
+            # the minimum and a Dirichlet share of the other users, rounded down; those that remain
+            # join devices at random
+            share = generator.dirichlet(np.full(devices, self.regroup))
+            free = len(users) - devices * self.min_users
+            sizes = self.min_users + (free * share).astype(np.int64)
+            joined = generator.integers(devices, size=len(users) - sizes.sum())
+            sizes = sizes + np.bincount(joined, minlength=devices)
             device_of = np.repeat(np.arange(devices), sizes)
         device = device_of[user_of]
         order = np.argsort(device, kind="stable")
         ends = np.searchsorted(device[order], np.arange(devices + 1))
         return SampleAssignment(order[ends[0] : ends[-1]], np.diff(ends))
-
-    def _draw_group_sizes(self, users: int, task: PartitionTask) -> Indices:
-        """Draw the number of users of each device.
-
-        It is the minimum and a Dirichlet share of the others, rounded down. The users that remain
-        join devices at random.
-        """
-        devices, generator = task.devices, task.generator
-        share = generator.dirichlet(np.full(devices, self.regroup))
-        free = users - devices * self.min_users
-        sizes = self.min_users + (free * share).astype(np.int64)
-        joined = generator.integers(devices, size=users - sizes.sum())
-        return sizes + np.bincount(joined, minlength=devices)
