@@ -7,6 +7,8 @@ each at the step that validation data favour there, beside `power: pre_scaler` t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import xarray as xr
 from matplotlib import pyplot as plt
@@ -35,8 +37,20 @@ SWEPT = ("gbma", "cotaf", "cao_static", "pre_scaler", "FSK-MV, absentees", "REED
 DRAINED = ("gbma", "pre_scaler", "FSK-MV, absentees", "REED", "top-k 0.3 %")
 """Uplinks of `studies/field/field_drain.yaml`."""
 
-SIZES = ("2,410; 10", "2,410; 50", "2,410; 200", "79,510; 10", "79,510; 50", "1,593,810; 10")
-"""Parameters; devices of each five rows of `field_sizes.yaml`, then of `field_sizes_large.yaml`."""
+SIZES = {
+    "field_sizes": [(2410, 10), (2410, 50), (2410, 200), (79510, 10), (79510, 50), (79510, 200)],
+    "field_sizes_large": [(1593810, 10)],
+    "field_sizes_large_50": [(1593810, 50)],
+}
+"""Parameters and devices of each five rows of these scenarios."""
+TUNED = {
+    "field_sizes_steps": SIZES["field_sizes"][:5],
+    "field_sizes_200_steps": SIZES["field_sizes"][5:],
+    "field_sizes_large_50_steps": SIZES["field_sizes_large_50"],
+}
+"""Those of each six rows of the scenarios in which steps are chosen."""
+STEPS = (0.3, 1, 3, 9, 27)
+"""Their steps."""
 SIZED = ("ci", "cao_static", "pre_scaler", "REED", "packets")
 
 
@@ -79,34 +93,42 @@ def print_shares(ds: xr.Dataset) -> None:
     """Print what share of the devices' drain is radiated, on phones."""
     last = ds.isel(round=-1).mean("trial")
     drain = last["device_energy_j"].sum("cause")
-    print_head(
-        "Share of the phones' drain that is radiated",
-        "uplink",
-        "Rayleigh, 100 mW",
-        "urban cell, 1 mW",
-    )
+    columns = "Rayleigh, 100 mW", "urban cell, 1 mW"
+    print_head("Share of the phones' drain that is radiated", "uplink", *columns)
     shares = 100 * last["tx_energy_j"] / drain
     for j, name in enumerate(DRAINED):
         print_row(name, *(f"{float(share):.2g} %" for share in shares.isel(zip=j)))
 
 
-def print_sizes(ds: xr.Dataset, large: xr.Dataset) -> None:
-    """Print accuracies of other models and numbers of devices at 20 channel uses a parameter."""
-    title = "Other sizes at -10 dB: accuracy; points above `pre_scaler`; step"
-    print_head(title, "parameters; devices", *SIZED)
+def read_size(ds: xr.Dataset, i: int, num: int, parameters: int, name: str) -> xr.DataArray:
+    """Read an accuracy of the i-th `num` rows at 20 channel uses a parameter."""
+    some, budget = ds.isel(zip=slice(num * i, num * i + num)), xr.DataArray(20.0 * parameters)
+    values = interpolate_at_cost(some, name, some["uplink_symbols"], budget)
+    return values.transpose("zip", ..., "trial")
+
+
+def print_sizes(ds: xr.Dataset, sizes: Sequence[tuple[int, int]]) -> None:
+    """Print accuracies of other models and numbers of devices, beside `pre_scaler`."""
     base = SIZED.index("pre_scaler")
-    for i, cell in enumerate(SIZES):
-        some = large if i == 5 else ds.isel(zip=slice(5 * i, 5 * i + 5))
-        budget = xr.DataArray(20.0 * int(cell.split(";")[0].replace(",", "")))
-        values = interpolate_at_cost(some, "test_accuracy", some["uplink_symbols"], budget)
-        values = values.transpose("zip", "trial")
+    for i, (parameters, devices) in enumerate(sizes):
+        values = read_size(ds, i, 5, parameters, "test_accuracy")
         cells = []
         for j, one in enumerate(values):
-            step = f"{float(one['server_learning_rate']):g}"
+            step = float(one["server_learning_rate"])
+            star = "*" * (step in (STEPS[0], STEPS[-1]))
             mean, _, high = 100 * compute_gain(one, values[base])
             gain = f"{mean:+.1f}±{high - mean:.1f}; " * (j != base)
-            cells.append(f"{float(one.mean()):.3f}; {gain}{step}" + "*" * (step in ("0.3", "27")))
-        print_row(cell, *cells)
+            cells.append(f"{float(one.mean()):.3f}; {gain}{step:g}{star}")
+        print_row(f"{parameters:,}; {devices}", *cells)
+
+
+def print_validation(ds: xr.Dataset, sizes: Sequence[tuple[int, int]]) -> None:
+    """Print the validation accuracies of the grid, by step; packets have two rows."""
+    names = (*SIZED, SIZED[-1] + ", more")
+    for i, (parameters, devices) in enumerate(sizes):
+        values = read_size(ds, i, 6, parameters, "validation_accuracy").mean("trial")
+        for name, row in zip(names, values.values, strict=True):
+            print_row(f"{parameters:,}; {devices}; {name}", *(f"{one:.3f}" for one in row))
 
 
 def main() -> None:
@@ -141,7 +163,13 @@ def main() -> None:
     cell = most.isel(channel=CHANNELS.index("urban cell, 1 mW"))
     print_budgets(open_result(args.results, "field_energy"), float(cell["tx_energy_j"]))
     print_shares(open_result(args.results, "field_drain"))
-    print_sizes(*(open_result(args.results, name) for name in ("field_sizes", "field_sizes_large")))
+    title = "Other sizes at -10 dB: accuracy; points above `pre_scaler`; step"
+    print_head(title, "parameters; devices", *SIZED)
+    for name, sizes in SIZES.items():
+        print_sizes(open_result(args.results, name), sizes)
+    print_head("Other sizes: validation accuracy by step", "uplink", *map(str, STEPS))
+    for name, sizes in TUNED.items():
+        print_validation(open_result(args.results, name), sizes)
     print(f"\nfigure: {args.figure}")
 
 
