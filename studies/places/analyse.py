@@ -27,18 +27,18 @@ from studies.common.tables import (
 )
 
 PLACES = ("hall", "street")
-ROWS = {
-    "ci": "kv-",
-    "gbma": "rs-",
-    "pre_scaler": "go-",
-    "tci": "b^-",
-    "tci, 1/p": "b^:",
-    "tci 0.01": "cD-",
-    "tci 0.01, 1/p": "cD:",
-    "packets": "mP-",
-    "packets, 1/p": "mP:",
-}
-"""Rows of the scenario's `zip`, and how they are drawn."""
+ROWS = (
+    "ci",
+    "gbma",
+    "pre_scaler",
+    "tci",
+    "tci, 1/p",
+    "tci 0.01",
+    "tci 0.01, 1/p",
+    "packets",
+    "packets, 1/p",
+)
+"""Rows of the scenario's `zip`."""
 GBMA = 1
 """The row in which everyone is heard."""
 
@@ -92,34 +92,32 @@ def print_accuracy(best: xr.Dataset) -> None:
 
 def print_cost(best: xr.Dataset) -> None:
     """Print who is heard, and joules, with classes that belong to the place."""
-    print_head("Devices heard a round, and never, of 20; uJ radiated by all", "uplink", *PLACES)
+    print_head("Devices heard a round, and never, of 20; nJ radiated by all", "uplink", *PLACES)
     for row, name in enumerate(ROWS):
         ones = (
             best[["heard", "never", "joules"]].isel(channel=c, strength=-1, zip=row).mean("trial")
             for c in range(2)
         )
-        cells = (f"{one.heard:.1f}; {one.never:.1f}; {1e6 * one.joules:.3g}" for one in ones)
+        cells = (f"{one.heard:.1f}; {one.never:.1f}; {1e9 * one.joules:.3g}" for one in ones)
         print_row(name, *cells)
 
 
 def draw(best: xr.Dataset, figure: Path) -> None:
-    """Draw accuracies of far devices by strength in a panel for each place."""
+    """Draw accuracies of near and far devices where classes belong to the place, by uplink."""
     plt.rcParams.update(TYPE)
-    drawing, axes = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained", sharey=True)
+    drawing, axes = plt.subplots(1, 2, figsize=(9, 4), layout="constrained", sharey=True)
+    at = np.arange(len(ROWS))
     for c, place in enumerate(PLACES):
-        for row, (name, style) in enumerate(ROWS.items()):
-            far = best["far"].isel(channel=c, zip=row)
-            axes[c].errorbar(
-                best["strength"],
-                far.mean("trial"),
-                compute_half_interval(far),
-                fmt=style,
-                label=name,
-            )
-        axes[c].set(title=place, xlabel="strength of the dependence on the place")
+        for half, style in (("near", {"color": "#0072B2"}), ("far", {"color": "#D55E00"})):
+            one = best[half].isel(channel=c, strength=-1).transpose("zip", "trial")
+            mean, half_width = one.mean("trial"), compute_half_interval(one)
+            label = f"{half} devices"
+            axes[c].errorbar(mean, at, xerr=half_width, fmt="o", capsize=3, label=label, **style)
+        axes[c].set(title=place, xlabel="accuracy on own test samples", xlim=(0, 1))
         axes[c].grid(alpha=0.3)
-    axes[0].set_ylabel("accuracy of far devices")
-    drawing.legend(*axes[0].get_legend_handles_labels(), loc="outside right center")
+    axes[0].set_yticks(at, ROWS)
+    axes[0].invert_yaxis()
+    drawing.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
     drawing.savefig(figure, dpi=150)
     print(f"\nfigure: {figure}")
 
