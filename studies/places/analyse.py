@@ -1,0 +1,134 @@
+"""Data by place in a hall and a street: accuracy of near and far devices by uplink and strength.
+
+otafl sweep studies/places/places.yaml
+python -m studies.places.analyse [results] [--figure places.png]
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+import yaml
+from matplotlib import pyplot as plt
+
+import otafl
+from otafl.plots.map import map_data
+from studies.common.looks import TYPE, compute_half_interval
+from studies.common.tables import (
+    command,
+    format_points,
+    open_result,
+    parse_study_arguments,
+    print_head,
+    print_row,
+    read_end,
+)
+
+PLACES = ("hall", "street")
+ROWS = (
+    "ci",
+    "gbma",
+    "pre_scaler",
+    "tci",
+    "tci, 1/p",
+    "tci 0.01",
+    "tci 0.01, 1/p",
+    "packets",
+    "packets, 1/p",
+)
+"""Rows of the scenario's `zip`."""
+GBMA = 1
+"""The row in which everyone is heard."""
+
+
+def find_near(ds: xr.Dataset) -> xr.DataArray:
+    """Find the nearer half of the devices: bool, with dims (channel, trial, device)."""
+    scenario = otafl.load_scenario(yaml.safe_load(ds.attrs["scenario"]))
+    found = []
+    for trial in ds["trial"].values:
+        places = map_data(scenario, "channel", {"trial": int(trial)})
+        distance = np.hypot(places["east_m"], places["north_m"])
+        found.append(distance < distance.median("device"))
+    return xr.concat(found, "trial").drop_vars(["trial", "channel"], errors="ignore")
+
+
+def find_best(ds: xr.Dataset) -> xr.Dataset:
+    """Accuracies of near and far devices, and cost, at each point's best step on validation data.
+
+    `steps` has the step, and a star at an end of its grid. A trial that diverged is a guess.
+    """
+    near, own = find_near(ds), read_end(ds, "device_own_test_accuracy")
+    joules = ds["tx_energy_j"].isel(round=-1)
+    values = {
+        "near": own.where(near).mean("device"),
+        "far": own.where(~near).mean("device"),
+        "heard": ds["participants"].isel(round=slice(1, None)).mean("round"),
+        "never": (joules == 0).sum("device"),
+        "joules": joules.sum("device"),
+    }
+    grid = ds["server_learning_rate"]
+    choice = read_end(ds, "validation_accuracy").mean("trial").argmax(grid.name)
+    said = [f"{value:g}" + "*" * (i in (0, grid.size - 1)) for i, value in enumerate(grid.values)]
+    best = xr.Dataset(values).isel({grid.name: choice})
+    return best.assign(steps=(choice.dims, np.array(said)[choice.values]))
+
+
+def print_accuracy(best: xr.Dataset) -> None:
+    """Print accuracies of near and far devices, and what far ones gain on hearing everyone."""
+    for c, place in enumerate(PLACES):
+        heads = (f"strength {value:g}" for value in best["strength"].values)
+        print_head(f"In the {place}: near; far; far above `gbma` in points; step", "uplink", *heads)
+        for row, name in enumerate(ROWS):
+            cells = []
+            for i in range(best.sizes["strength"]):
+                one, base = (best.isel(channel=c, strength=i, zip=at) for at in (row, GBMA))
+                near, far = (float(one[key].mean()) for key in ("near", "far"))
+                gain = f"{format_points(one['far'], base['far'])}; " * (row != GBMA)
+                cells.append(f"{near:.3f}; {far:.3f}; {gain}{one['steps'].values}")
+            print_row(name, *cells)
+
+
+def print_cost(best: xr.Dataset) -> None:
+    """Print who is heard, and joules, with classes that belong to the place."""
+    print_head("Devices heard a round, and never, of 20; nJ radiated by all", "uplink", *PLACES)
+    for row, name in enumerate(ROWS):
+        ones = (
+            best[["heard", "never", "joules"]].isel(channel=c, strength=-1, zip=row).mean("trial")
+            for c in range(2)
+        )
+        cells = (f"{one.heard:.1f}; {one.never:.1f}; {1e9 * one.joules:.3g}" for one in ones)
+        print_row(name, *cells)
+
+
+def draw(best: xr.Dataset, figure: Path) -> None:
+    """Draw accuracies of near and far devices where classes belong to the place, by uplink."""
+    plt.rcParams.update(TYPE)
+    drawing, axes = plt.subplots(1, 2, figsize=(9, 4), layout="constrained", sharey=True)
+    at = np.arange(len(ROWS))
+    for c, place in enumerate(PLACES):
+        for half, style in (("near", {"color": "#0072B2"}), ("far", {"color": "#D55E00"})):
+            one = best[half].isel(channel=c, strength=-1).transpose("zip", "trial")
+            mean, half_width = one.mean("trial"), compute_half_interval(one)
+            label = f"{half} devices"
+            axes[c].errorbar(mean, at, xerr=half_width, fmt="o", capsize=3, label=label, **style)
+        axes[c].set(title=place, xlabel="accuracy on own test samples", xlim=(0, 1))
+        axes[c].grid(alpha=0.3)
+    axes[0].set_yticks(at, ROWS)
+    axes[0].invert_yaxis()
+    drawing.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
+    drawing.savefig(figure, dpi=150)
+    print(f"\nfigure: {figure}")
+
+
+def main() -> None:
+    args = parse_study_arguments(__doc__, "places.png")
+    best = find_best(open_result(args.results, "places"))
+    print_accuracy(best)
+    print_cost(best)
+    draw(best, args.figure)
+
+
+if __name__ == "__main__":
+    command(main)
