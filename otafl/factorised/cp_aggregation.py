@@ -123,7 +123,10 @@ def find_factors(
         Relative residual.
     """
     if len(guesses[0]) == 2:
-        return _truncate(tensor, rank)
+        u, s, vt = svd(tensor, full_matrices=False)
+        root = s[:, :rank, None].sqrt()
+        tail = s[:, rank:].square().sum(1) / s.square().sum(1).clamp_min(torch.finfo(s.dtype).tiny)
+        return [root * u[:, :, :rank].mT, root * vt[:, :rank]], tail.sqrt()
     start, residual = guesses[0], _distance(tensor, guesses[0])
     for other in guesses[1:]:
         distance = _distance(tensor, other)
@@ -131,13 +134,6 @@ def find_factors(
         start = [torch.where(nearer, b, a) for a, b in zip(start, other, strict=True)]
         residual = torch.minimum(residual, distance)
     return run_als(tensor, start, sweeps)
-
-
-def _truncate(matrix: Tensor, rank: int) -> tuple[Factors, Tensor]:
-    u, s, vt = svd(matrix, full_matrices=False)
-    root = s[:, :rank, None].sqrt()
-    tail = s[:, rank:].square().sum(1) / s.square().sum(1).clamp_min(torch.finfo(s.dtype).tiny)
-    return [root * u[:, :, :rank].mT, root * vt[:, :rank]], tail.sqrt()
 
 
 def _distance(tensor: Tensor, factors: Sequence[Tensor]) -> Tensor:

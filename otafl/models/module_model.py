@@ -198,18 +198,14 @@ class ModuleModel(Model):
                 scores = self.logits(leaves, samples)
                 torch.autograd.grad(scores.sum(), list(leaves.values()), allow_unused=True)
             except RuntimeError as error:
-                raise self._explain_limit(error) from error
-
-    def _explain_limit(self, error: RuntimeError) -> UserError:
-        """Return the error that names the limit of vmap, the module, its line and the way out."""
-        place, said = loading.format_place(error), " ".join(str(error).split())
-        known = [limit for text, limit in _LIMITS.items() if text in said]
-        unknown = f"meets a limit of torch.vmap ({said[:200]})", "write it with other operations"
-        fault, way = (*known, unknown)[0]
-        return UserError(
-            f"model: {self._name}{place} {fault}, which is not possible for many devices at once; "
-            f"{way}"
-        )
+                place, said = loading.format_place(error), " ".join(str(error).split())
+                known = [limit for text, limit in _LIMITS.items() if text in said]
+                unknown = f"meets a limit of torch.vmap ({said[:200]})"
+                fault, way = (*known, (unknown, "write it with other operations"))[0]
+                raise UserError(
+                    f"model: {self._name}{place} {fault}, which is not possible for many devices "
+                    f"at once; {way}"
+                ) from error
 
     def init(self, draw: Draw) -> Tensors:
         params = {}

@@ -73,22 +73,17 @@ class ResNet(Network):
             for block in range(blocks):
                 stride = 2 if stage > 0 and block == 0 else 1
                 name = f"stage{stage + 1}.block{block + 1}."
-                steps += _build_block(settings, name, width, outputs, stride)
+                body = (
+                    *make_convolution(settings, name, width, outputs, stride, "1"),
+                    Relu(),
+                    *make_convolution(settings, name, outputs, outputs, 1, "2"),
+                )
+                shortcut: tuple[Layer, ...] = ()
+                if stride != 1 or width != outputs:
+                    shortcut = make_convolution(
+                        settings, f"{name}shortcut.", width, outputs, stride, kernel=1
+                    )
+                steps += (Residual(body, shortcut), Relu())
                 width = outputs
         steps += [MeanPool(), Linear("classifier", width, classes, last=True)]
         super().__init__(image, tuple(steps), dense_prefix=SHAPES[settings.name][2])
-
-
-def _build_block(
-    settings: ResNet.Settings, name: str, inputs: int, outputs: int, stride: int
-) -> tuple[Layer, ...]:
-    """Build the layers of a block."""
-    body = (
-        *make_convolution(settings, name, inputs, outputs, stride, "1"),
-        Relu(),
-        *make_convolution(settings, name, outputs, outputs, 1, "2"),
-    )
-    shortcut: tuple[Layer, ...] = ()
-    if stride != 1 or inputs != outputs:
-        shortcut = make_convolution(settings, f"{name}shortcut.", inputs, outputs, stride, kernel=1)
-    return Residual(body, shortcut), Relu()

@@ -187,7 +187,7 @@ class Transformer(Model):
         return params
 
     def logits(self, params: Mapping[str, Any], x: Tensor) -> Tensor:
-        samples, own = x.shape[1], self.settings
+        samples = x.shape[1]
         x = self._embed(params, x)  # [n or 1, B, length, width]
         if not self.scores_positions:
             token = params["class_token"]
@@ -196,11 +196,29 @@ class Transformer(Model):
             x = torch.cat([token, x.expand(rows, -1, -1, -1)], 2)
         x = (x + params["positions"][:, None]).flatten(1, 2)
         for block in self._blocks:
-            x = run_block(params, block, x, self.num_positions, own.heads, self.scores_positions)
+            x = self._run_block(params, block, x)
         if not self.scores_positions:
             x = x.unflatten(1, (samples, -1))[:, :, 0]
         scores = apply_linear(params, "head", normalise(params, "norm", x))
         return scores.unflatten(1, (samples, -1)) if self.scores_positions else scores
+
+    def _run_block(self, params: Mapping[str, Any], block: str, x: Tensor) -> Tensor:
+        r"""Run a block on states [n or 1, B T, width], with parameters [n or 1, *shape].
+
+        With layer normalisations N and attention A it is
+
+        .. math::
+
+            x \leftarrow x + A(N_1(x)), \quad
+            x \leftarrow x + \mathrm{GELU}(N_2(x) W_{up} + b) W_{down} + b'
+        """
+        z = normalise(params, f"{block}.norm1", x)
+        q, k, v = (apply_linear(params, f"{block}.{name}", z) for name in ("query", "key", "value"))
+        mixed = attend(q, k, v, self.num_positions, self.settings.heads, self.scores_positions)
+        x = x + apply_linear(params, f"{block}.output", mixed)
+        z = normalise(params, f"{block}.norm2", x)
+        inner = functional.gelu(apply_linear(params, f"{block}.up", z))
+        return x + apply_linear(params, f"{block}.down", inner)
 
     def _embed(self, params: Mapping[str, Any], x: Tensor) -> Tensor:
         """Compute the states [n or 1, B, length, width] of samples before positions are added."""
@@ -314,54 +332,6 @@ def list_block_params(
             side = sides.get(layer, (width, width))
             yield f"{block}.{layer}", side, True
             yield f"{block}.{layer}_bias", side[1:], False
-
-
-def run_block(
-    params: Mapping[str, Any],
-    block: str,
-    x: Tensor,
-    positions: int,
-    heads: int,
-    causal: bool,
-) -> Tensor:
-    r"""Run a block.
-
-    Parameters
-    ----------
-    params : mapping of str to Tensor [n or 1, *shape], or LinearMap
-        Parameters.
-    block : str
-        Name of the block.
-    x : Tensor [n or 1, B T, width]
-        States.
-    positions : int
-        Number of positions T of a sample.
-    heads : int
-        Number of attention heads.
-    causal : bool
-        Whether a position attends only to itself and those before it.
-
-    Returns
-    -------
-    Tensor [n or 1, B T, width]
-        New states.
-
-    Notes
-    -----
-    With layer normalisations N and attention A it is
-
-    .. math::
-
-        x \leftarrow x + A(N_1(x)), \quad
-        x \leftarrow x + \mathrm{GELU}(N_2(x) W_{up} + b) W_{down} + b'
-    """
-    z = normalise(params, f"{block}.norm1", x)
-    q, k, v = (apply_linear(params, f"{block}.{name}", z) for name in ("query", "key", "value"))
-    mixed = attend(q, k, v, positions, heads, causal)
-    x = x + apply_linear(params, f"{block}.output", mixed)
-    z = normalise(params, f"{block}.norm2", x)
-    inner = functional.gelu(apply_linear(params, f"{block}.up", z))
-    return x + apply_linear(params, f"{block}.down", inner)
 
 
 def apply_linear(params: Mapping[str, Any], name: str, x: Tensor) -> Tensor:

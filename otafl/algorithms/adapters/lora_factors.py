@@ -353,19 +353,6 @@ def compute_power_factors(parts: Sequence[c.Tensors], split: PowerSplit) -> list
     return [one * sum(sizes) / size for one, size in zip((share, 1.0 - share), sizes, strict=True)]
 
 
-def split_products(layers: Sequence[AdaptedLayer], products: c.Tensors) -> c.Tensors:
-    """Factorise products [S, M, N] by their leading singular vectors, with the values in B."""
-    factors: c.Tensors = {}
-    for layer in layers:
-        u, s, vt = svd(products[layer.weight], full_matrices=False)
-        r = min(layer.rank, s.shape[1])  # a rank above the smaller side leaves zeros
-        a = u.new_zeros(len(u), layer.rank, layer.inputs)
-        b = u.new_zeros(len(u), layer.outputs, layer.rank)
-        a[:, :r], b[:, :, :r] = u[:, :, :r].mT, vt[:, :r].mT * s[:, None, :r]
-        factors |= {f"A.{layer.weight}": a, f"B.{layer.weight}": b}
-    return factors
-
-
 def aggregate_products(
     layers: Sequence[AdaptedLayer],
     start: c.Tensors,
@@ -420,7 +407,16 @@ def aggregate_products(
         moved = received.mean[0]
         products = {name: block + moved[f"product.{name}"] for name, block in products.items()}
     if dense or aggregate == "svd":
-        return split_products(layers, products), {}
+        # factorise products [S, M, N] by their leading singular vectors, with the values in B
+        factors: c.Tensors = {}
+        for layer in layers:
+            u, s, vt = svd(products[layer.weight], full_matrices=False)
+            r = min(layer.rank, s.shape[1])  # a rank above the smaller side leaves zeros
+            a = u.new_zeros(len(u), layer.rank, layer.inputs)
+            b = u.new_zeros(len(u), layer.outputs, layer.rank)
+            a[:, :r], b[:, :, :r] = u[:, :, :r].mT, vt[:, :r].mT * s[:, None, :r]
+            factors |= {f"A.{layer.weight}": a, f"B.{layer.weight}": b}
+        return factors, {}
     if aggregate == "stacking":
         new = draw_factors(layers, context.streams, int(context.round) + 1)  # with B = 0
     else:

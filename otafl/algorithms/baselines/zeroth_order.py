@@ -104,7 +104,11 @@ class ZerothOrder(Algorithm):
         eta = compute_step_size(context.hyper, context.round)[trial]
         slopes = w.new_zeros(len(w), count)
         loss = torch.zeros_like(eta)
-        shared = self._draw_shared_directions(w, context)
+        mu, trials = context.gather_hyper("smoothing"), context.streams.num_trials
+        shared = None  # all directions [S, q, P] of a round, unless they take too much memory
+        if trials <= len(w) * work.steps and trials * count * w.shape[1] <= CHUNK:
+            pairs = context.streams.list_pairs(count)
+            shared = draw_directions(context, *pairs, w.shape[1]).view(trials, count, -1)
         for step in range(work.steps):
             batch = work.draw_batch(step)
             moved = w.clone() if step + 1 < work.steps else None
@@ -113,32 +117,16 @@ class ZerothOrder(Algorithm):
                     u = draw_directions(context, trial, torch.full_like(trial, j), w.shape[1])
                 else:
                     u = shared[trial, j]
-                slope, mean = self._compute_slope(w, u, batch, context)
+                ahead, behind = (
+                    self._compute_loss(w + side[:, None] * u, batch) for side in (mu, -mu)
+                )
+                slope = (ahead - behind) / (2.0 * mu)
                 slopes[:, j] += slope
-                loss += mean / count
+                loss += 0.5 * (ahead + behind) / count
                 if moved is not None:
                     moved.addcmul_((eta * slope / count)[:, None], u, value=-1.0)
             w = w if moved is None else moved
         return {}, (c.Group({SLOPES: slopes}),), loss / work.steps
-
-    def _draw_shared_directions(self, w: Tensor, context: c.LocalContext) -> Tensor | None:
-        """Draw all directions [S, q, P] of a round once, for the models w [n, P] of all devices.
-
-        Returns None if they take too much memory.
-        """
-        trials, count = context.streams.num_trials, self.settings.directions
-        if trials > len(w) * context.local_data.steps or trials * count * w.shape[1] > CHUNK:
-            return None
-        trial, index = context.streams.list_pairs(count)
-        return draw_directions(context, trial, index, w.shape[1]).view(trials, count, -1)
-
-    def _compute_slope(
-        self, w: Tensor, u: Tensor, batch: c.Batch, context: c.LocalContext
-    ) -> tuple[Tensor, Tensor]:
-        """Return the slopes [n] at models w [n, P] along u [n, P], and the mean of both losses."""
-        mu = context.gather_hyper("smoothing")
-        ahead, behind = (self._compute_loss(w + side[:, None] * u, batch) for side in (mu, -mu))
-        return (ahead - behind) / (2.0 * mu), 0.5 * (ahead + behind)
 
     def _compute_loss(self, w: Tensor, batch: c.Batch) -> Tensor:
         """Return the losses [n] of models [n, P] on a minibatch of each."""

@@ -249,31 +249,23 @@ class FactorPull:
         joint : bool
             Whether all factors move together, or one after the other.
         """
-        step_ = self._take_joint_step_ if joint else self._take_alternating_step_
         for _ in range(steps):
-            step_(target)
-
-    def _take_joint_step_(self, target: Tensors) -> None:
-        """Take a step of all tensors: factors by (25), biases by b - theta_b."""
-        by: list[Tensor] = []
-        for layer in self._names.layers:
-            by += self._compute_gradients(target, layer.weight)
-            by.append(self._tensors[layer.bias] - target[layer.bias])
-        self._adam.advance()
-        self._adam.move_(slice(None), torch.cat([one.flatten(1) for one in by], 1))
-
-    def _take_alternating_step_(self, target: Tensors) -> None:
-        """Take one step of each factor in turn, at the new values of the factors before it.
-
-        Each factor needs a residual of its own, N times the work of a joint step for N factors.
-        """
-        self._adam.advance()
-        for layer in self._names.layers:
-            for mode, name in enumerate(self._names.list_names(layer.weight)):
-                by = self._compute_gradients(target, layer.weight)[mode]
-                self._adam.move_(self._columns[name], by.flatten(1))
-            bias = layer.bias
-            self._adam.move_(self._columns[bias], self._tensors[bias] - target[bias])
+            self._adam.advance()
+            if not joint:
+                # each factor in turn, at the new values of the factors before it; it needs a
+                # residual of its own, N times the work of a joint step for N factors
+                for layer in self._names.layers:
+                    for mode, name in enumerate(self._names.list_names(layer.weight)):
+                        own = self._compute_gradients(target, layer.weight)[mode]
+                        self._adam.move_(self._columns[name], own.flatten(1))
+                    bias = layer.bias
+                    self._adam.move_(self._columns[bias], self._tensors[bias] - target[bias])
+                continue
+            by: list[Tensor] = []  # factors by (25), biases by b - theta_b
+            for layer in self._names.layers:
+                by += self._compute_gradients(target, layer.weight)
+                by.append(self._tensors[layer.bias] - target[layer.bias])
+            self._adam.move_(slice(None), torch.cat([one.flatten(1) for one in by], 1))
 
     def _compute_gradients(self, target: Tensors, weight: str) -> list[Tensor]:
         """Compute the gradients (25) by all factors of a weight."""

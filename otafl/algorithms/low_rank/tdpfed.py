@@ -21,7 +21,6 @@ Wang, Jin, Liu, Zong, Shao, Li 2022, "Tensor Decomposition based Personalized Fe
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -29,7 +28,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.algorithms.base import Algorithm, Needs, Outcome, PayloadKind, Views
+from otafl.algorithms.base import Algorithm, Outcome, PayloadKind, Views
 from otafl.algorithms.deliveries import compute_delivered_shares, sum_per_trial, sum_rows
 from otafl.algorithms.low_rank.cp_factors import CpParams, FactorPull
 from otafl.algorithms.low_rank.low_rank_layers import (
@@ -175,8 +174,7 @@ class TDPFed(Algorithm):
 
     @classmethod
     def describe_payload(cls, settings: Any) -> PayloadKind:
-        needs: Needs = "each" if settings.aggregation == "act" else "mean"
-        return PayloadKind(needs)
+        return PayloadKind("each" if settings.aggregation == "act" else "mean")
 
     def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
         """Return factors whose tensors have He's variance, and biases of zero."""
@@ -264,9 +262,19 @@ class TDPFed(Algorithm):
         if self.settings.aggregation == "act":
             return self._aggregate_act(server, received, context)
         beta, old = context.hyper["server_learning_rate"], self.cp.select(server)
+        mean, cohort = dict(received.mean[0]), context.cohort
         if self.settings.weights == "uniform":
-            received = self._scale_to_means(received, context.cohort)
-        steps = {n: c.unsqueeze_like(beta, b) * b for n, b in received.mean[0].items()}
+            # sums over the delivered updates, each divided by K, to means: with lost parts the
+            # delivered weight gives their share
+            scale = (
+                sum_per_trial(cohort.weight, cohort)
+                * self.num_devices
+                / cohort.rows_per_trial.clamp_min(1.0)
+            )
+            for name, block in mean.items():
+                delivered = received.delivered_weight(0, name).clamp_min(1e-12)
+                mean[name] = block * c.unsqueeze_like(scale, block) / delivered
+        steps = {n: c.unsqueeze_like(beta, b) * b for n, b in mean.items()}
         new = {n: b + steps[n] for n, b in old.items()}  # eq. (20)
         if self.settings.aggregation == "tangent":
             for name in self.cp.weights:
@@ -275,22 +283,6 @@ class TDPFed(Algorithm):
         if self.settings.downlink == "both":
             new[TENSOR] = self.cp.flatten_dense(new)
         return new
-
-    def _scale_to_means(self, received: c.Received, cohort: c.Cohort) -> c.Received:
-        """Scale sums over the delivered updates, each divided by K, to means.
-
-        With lost parts the delivered weight gives their share.
-        """
-        scale = (
-            sum_per_trial(cohort.weight, cohort)
-            * self.num_devices
-            / cohort.rows_per_trial.clamp_min(1.0)
-        )
-        mean = {}
-        for name, block in received.mean[0].items():
-            delivered = received.delivered_weight(0, name).clamp_min(1e-12)
-            mean[name] = block * c.unsqueeze_like(scale, block) / delivered
-        return replace(received, mean=(mean, *received.mean[1:]))
 
     def _aggregate_act(
         self, server: c.Tensors, received: c.Received, context: c.Context

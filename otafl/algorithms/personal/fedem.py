@@ -70,15 +70,8 @@ class FedEM(Algorithm):
         """M, the number of mixed models"""
 
     def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
-        flat = torch.cat([flatten(one) for one in self._draw_starts(streams)], 1)
-        count = self.settings.components
-        return {c.MODEL: flat}, {PI: flat.new_full((len(flat), 1, count), 1.0 / count)}
-
-    def _draw_starts(self, streams: Streams) -> list[c.Tensors]:
-        """Draw a different start for each component, the first being that of the other methods.
-
-        Components with equal starts would stay equal.
-        """
+        # a different start for each component, the first being that of the other methods:
+        # components with equal starts would stay equal
         count, starts = self.settings.components, [draw_start(self.model, streams)]
         for m in range(1, count):
             draw = make_draw(streams, f"{m}/")
@@ -91,7 +84,8 @@ class FedEM(Algorithm):
                         "the same and this model's start is not random; use components: 1"
                     )
             starts.append(one)
-        return starts
+        flat = torch.cat([flatten(one) for one in starts], 1)
+        return {c.MODEL: flat}, {PI: flat.new_full((len(flat), 1, count), 1.0 / count)}
 
     def run_local_update(
         self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext

@@ -57,7 +57,7 @@ from otafl.core.rng import Streams
 from otafl.core.settings import declare_stackable
 from otafl.factorised.measures import coherence
 from otafl.models.base import Model, flatten
-from otafl.models.span import FormParams, Gradient, Span, subtract_params
+from otafl.models.span import Gradient, Span, subtract_params
 
 
 class PFedMe(Algorithm):
@@ -117,47 +117,33 @@ class PFedMe(Algorithm):
         received = get_received_params(broadcast, self.model)
         w = form.copy_params(received)
         theta = form.copy_params(received)  # where the first step of "original" starts
-        step = self._take_step_ if as_published else self._take_published_step_
-        loss = torch.zeros_like(rates["penalty"])
+        loss, steps = torch.zeros_like(rates["penalty"]), self.settings.prox_steps
         for index in range(work.steps):
-            loss += step(work.draw_batch(index), w, theta, rates)
+            batch = work.draw_batch(index)
+            if as_published:
+                span = form.make_span(batch, w)
+                at = span.origin
+                solved, moved, first = take_envelope_step(span, at, at, at, rates, steps)
+            else:
+                # decay and penalty together pull towards lambda / (lambda + decay) w, with the
+                # weight lambda + decay
+                whole = form.copy_params(form.to_params(w))
+                span = form.make_span(batch, theta, subtract_params(w, theta), whole)
+                at = span.origin + span.directions[0]
+                both = rates["penalty"] + rates["weight_decay"]
+                share = (rates["weight_decay"] / both)[:, None]
+                shrunk = torch.addcmul(at, share, span.directions[1], value=-1.0)
+                rate = rates["personal_learning_rate"]
+                solved, first = take_gradient_steps(span, span.origin, shrunk, rate, both, steps)
+                along = (rates["learning_rate"] * rates["penalty"])[:, None]
+                moved = torch.addcmul(at, along, solved - at)
+            span.write_(moved, w)
+            span.write_(solved, theta)
+            loss += first
         local = form.to_params(w)
         sent = build_increment(local, broadcast, self.model.shapes)
         personal = form.to_params(theta) if as_published else local
         return add_prefix("personal", personal), sent, loss / work.steps
-
-    def _take_step_(
-        self, batch: c.Batch, w: FormParams, theta: FormParams, rates: c.Tensors
-    ) -> Tensor:
-        """Take a local step in place and return the loss [n] before it."""
-        span = self.form.make_span(batch, w)
-        at, steps = span.origin, self.settings.prox_steps
-        solved, moved, loss = take_envelope_step(span, at, at, at, rates, steps)
-        span.write_(moved, w)
-        span.write_(solved, theta)
-        return loss
-
-    def _take_published_step_(
-        self, batch: c.Batch, w: FormParams, theta: FormParams, rates: c.Tensors
-    ) -> Tensor:
-        """Take the published program's step in place and return the loss [n] before it.
-
-        Decay and penalty together pull towards lambda / (lambda + decay) w, with the weight lambda
-        + decay.
-        """
-        whole = self.form.copy_params(self.form.to_params(w))
-        span = self.form.make_span(batch, theta, subtract_params(w, theta), whole)
-        local = span.origin + span.directions[0]
-        both = rates["penalty"] + rates["weight_decay"]
-        share = (rates["weight_decay"] / both)[:, None]
-        shrunk = torch.addcmul(local, share, span.directions[1], value=-1.0)
-        rate, steps = rates["personal_learning_rate"], self.settings.prox_steps
-        solved, loss = take_gradient_steps(span, span.origin, shrunk, rate, both, steps)
-        along = (rates["learning_rate"] * rates["penalty"])[:, None]
-        moved = torch.addcmul(local, along, solved - local)
-        span.write_(moved, w)
-        span.write_(solved, theta)
-        return loss
 
     def count_flops(self, workload: c.Workload) -> np.ndarray:
         """Count the proximal steps and the step of w.

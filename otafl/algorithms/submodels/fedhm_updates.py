@@ -51,15 +51,30 @@ def build_update(
     Group
         The update, with a mask for unknown coordinates.
     """
+    known: Tensors = {}
     if layout.sends == "factors":
         sent = {name: params[name] - block for name, block in start_params.items()}
-        shapes, known = layout.networks[capacity_level].shapes, {}
+        shapes = layout.networks[capacity_level].shapes
     else:
-        sent, shapes = (
-            _compute_increments(layout, start_params, params, frame),
-            layout.uplink_shapes,
-        )
-        known = _mask_ranks(layout, capacity_level, rows) if layout.sends == "tangent" else {}
+        # increments of dense parameters, and D_p or its coordinates of low-rank layers
+        sent, shapes = {}, layout.uplink_shapes
+        for name in layout.dense.shapes:
+            layer = layout.layers.get(name)
+            if layer is not None and layout.sends == "tangent":
+                both = _compute_coordinates(
+                    layer, layout.get_frame_rank(layer), start_params, params, frame
+                )
+                sent |= dict(zip(layer.pair, both, strict=True))
+            elif layer is None or name in params:
+                sent[name] = params[name] - start_params[name]
+            else:
+                old, new = layer.get_factors(start_params), layer.get_factors(params)
+                sent[name] = layer.from_matrix(new.product - old.product)
+        # the coordinates that rows [n] of a level have, bool [n, width]
+        for name, layer in layout.layers.items() if layout.sends == "tangent" else ():
+            all_of = torch.arange(layout.get_frame_rank(layer), device=rows.device)
+            some = (all_of < layout.ranks[name][capacity_level]).expand(len(rows), -1)
+            known |= dict.fromkeys(layer.pair, some)
     if present is None and not known:
         return Group({MODEL: flatten(sent)}, rows)
     if present is not None:
@@ -86,26 +101,6 @@ def count_update_flops(layout: LowRankLayout, capacity_level: int) -> float:
     return total
 
 
-def _compute_increments(
-    layout: LowRankLayout, start_params: Tensors, params: Tensors, frame: Tensors
-) -> Tensors:
-    """Return increments of dense parameters, and D_p or its coordinates of low-rank layers."""
-    out: Tensors = {}
-    for name in layout.dense.shapes:
-        layer = layout.layers.get(name)
-        if layer is not None and layout.sends == "tangent":
-            both = _compute_coordinates(
-                layer, layout.get_frame_rank(layer), start_params, params, frame
-            )
-            out |= dict(zip(layer.pair, both, strict=True))
-        elif layer is None or name in params:
-            out[name] = params[name] - start_params[name]
-        else:
-            old, new = layer.get_factors(start_params), layer.get_factors(params)
-            out[name] = layer.from_matrix(new.product - old.product)
-    return out
-
-
 def _compute_coordinates(
     layer: LowRankLayer, width: int, start_params: Tensors, params: Tensors, frame: Tensors
 ) -> Factors:
@@ -121,16 +116,6 @@ def _compute_coordinates(
         )
     pad = (0, width - c.shape[2])
     return Factors(functional.pad(c, pad), functional.pad(e.mT, pad))
-
-
-def _mask_ranks(layout: LowRankLayout, capacity_level: int, rows: Tensor) -> Tensors:
-    """Return the coordinates that rows [n] of a level have, bool [n, width]."""
-    out: Tensors = {}
-    for name, layer in layout.layers.items():
-        all_of = torch.arange(layout.get_frame_rank(layer), device=rows.device)
-        some = (all_of < layout.ranks[name][capacity_level]).expand(len(rows), -1)
-        out |= dict.fromkeys(layer.pair, some)
-    return out
 
 
 def join_groups(groups: Sequence[Group]) -> Group:

@@ -268,9 +268,18 @@ class SplitMix(NarrowMethod):
     ) -> Outcome:
         cohort, received = context.cohort, broadcast.tensors[c.MODEL]
         place = broadcast.tensors["place"].gather(1, cohort.device[:, None]).squeeze(1)
-        first = draw_first_atom(place, cohort.trial, self.atoms, context.streams)
+        # the first atom is that at a position of the queue, a new order of all atoms in each lap
+        lap = place // self.atoms
+        order = context.streams.draw_device_uniform(QUEUE, 0, cohort.trial, lap, (self.atoms,))
+        first = order.argsort(dim=1, stable=True).gather(1, (place % self.atoms)[:, None])
+        # and the others are drawn, budget - 1 of them
         budget = select_by_level(self.settings.levels, cohort, torch.int64)
-        has = draw_atoms(first, budget, self.atoms, context)
+        draw = context.streams.draw_device_uniform(
+            OTHERS, context.round, cohort.trial, cohort.device, (self.atoms,)
+        ).clone()
+        draw.scatter_(1, first, -1.0)
+        rank = draw.argsort(dim=1, stable=True).argsort(1)
+        has = rank < budget[:, None]
         row, atom = has.nonzero(as_tuple=True)  # all (row, atom) pairs train together
         pairs = context.local_data.take(row)
         start = unflatten(self._split_atoms(received)[row, atom], self.atom.shapes)
@@ -307,55 +316,6 @@ class SplitMix(NarrowMethod):
     def _split_atoms(self, flat: Tensor) -> Tensor:
         """View [n, M P] as [n, M, P], the same memory."""
         return flat.view(len(flat), self.atoms, self.atom.num_params)
-
-
-def draw_first_atom(queue_position: Tensor, trial: Tensor, atoms: int, streams: Streams) -> Tensor:
-    """Draw the atom at positions of the queue, which is a new order of all atoms in each lap.
-
-    Parameters
-    ----------
-    queue_position, trial : Tensor, int64 [n]
-        Position in the queue, and trial of each row.
-    atoms : int
-        Number of atoms, M.
-    streams : Streams
-        Source of random numbers.
-
-    Returns
-    -------
-    Tensor, int64 [n]
-        Atoms.
-    """
-    lap = queue_position // atoms
-    order = streams.draw_device_uniform(QUEUE, 0, trial, lap, (atoms,))
-    order = order.argsort(dim=1, stable=True)
-    return order.gather(1, (queue_position % atoms)[:, None]).squeeze(1)
-
-
-def draw_atoms(first: Tensor, budget: Tensor, atoms: int, context: c.Context) -> Tensor:
-    """Draw the atoms of each row.
-
-    Parameters
-    ----------
-    first, budget : Tensor, int64 [n]
-        First atom and number of atoms of each row.
-    atoms : int
-        Number of atoms, M.
-    context : Context
-        Rows and round.
-
-    Returns
-    -------
-    Tensor, bool [n, M]
-        True for the first atom, and for budget - 1 others.
-    """
-    trial, device = context.cohort.trial, context.cohort.device
-    draw = context.streams.draw_device_uniform(
-        OTHERS, context.round, trial, device, (atoms,)
-    ).clone()
-    draw.scatter_(1, first[:, None], -1.0)
-    rank = draw.argsort(dim=1, stable=True).argsort(1)
-    return rank < budget[:, None]
 
 
 def _combine_atoms(

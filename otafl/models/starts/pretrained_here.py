@@ -75,21 +75,7 @@ class PretrainedHere(Start):
     ) -> Mapping[str, Tensor]:
         assert samples is not None  # by `check`
         path = Path(pooch.os_cache("otafl")) / "starts"
-        path /= f"{self.compute_key(section, model, samples)}.safetensors"
-        weights = None
-        with contextlib.suppress(OSError, ValueError, UserError):  # not there, or damaged
-            weights = check_weights(safetensors.read(path), model, str(path))
-        if weights is None:
-            weights = self.train(model, samples)
-            with contextlib.suppress(OSError):  # the disk allows no cache
-                path.parent.mkdir(parents=True, exist_ok=True)
-                safetensors.write(weights, path)
-        if samples.draws_head:
-            weights = {name: one for name, one in weights.items() if name not in model.head}
-        return weights
-
-    def compute_key(self, section: Any, model: Model, samples: ServerSamples) -> str:
-        """Return a hash of everything that the trained weights depend on."""
+        # a hash of everything that the trained weights depend on
         own = self.model_dump(mode="json")
         made = section.model_dump(mode="json", exclude={"start"})
         code: dict[str, str] = {}
@@ -102,7 +88,18 @@ class PretrainedHere(Start):
         for one in (*constants, samples.x, samples.y):
             found.update(f"{one.dtype} {list(one.shape)}".encode())
             found.update(one.cpu().contiguous().numpy().tobytes())
-        return found.hexdigest()
+        path /= f"{found.hexdigest()}.safetensors"
+        weights = None
+        with contextlib.suppress(OSError, ValueError, UserError):  # not there, or damaged
+            weights = check_weights(safetensors.read(path), model, str(path))
+        if weights is None:
+            weights = self.train(model, samples)
+            with contextlib.suppress(OSError):  # the disk allows no cache
+                path.parent.mkdir(parents=True, exist_ok=True)
+                safetensors.write(weights, path)
+        if samples.draws_head:
+            weights = {name: one for name, one in weights.items() if name not in model.head}
+        return weights
 
     def train(self, model: Model, samples: ServerSamples) -> dict[str, Tensor]:
         """Train a model on samples.
