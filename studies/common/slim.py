@@ -37,9 +37,10 @@ def main() -> None:
     parser.add_argument("--variables", metavar="A,B", help="keep these alone, and how trials end")
     parser.add_argument("--ends", metavar="A,B", help="keep these at the end of each trial alone")
     parser.add_argument("--smallest", action="store_true", help="no causes, and one chunk each")
+    parser.add_argument("--each", action="store_true", help="joules of each device, not their sum")
     args = parser.parse_args()
     ds = otafl.open_results(args.result)
-    summed = {"device", "cause"} if args.smallest else {"device"}
+    summed = {*(["cause"] if args.smallest else []), *([] if args.each else ["device"])}
     joules = [name for name, v in ds.items() if summed & {*v.dims} and v.attrs["units"] == "J"]
     for name in joules:
         dims = [dim for dim in ds[name].dims if dim in summed]

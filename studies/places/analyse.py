@@ -19,6 +19,7 @@ from studies.common.looks import TYPE, compute_half_interval
 from studies.common.tables import (
     command,
     format_points,
+    join_grids,
     open_result,
     parse_study_arguments,
     print_head,
@@ -39,17 +40,22 @@ ROWS = (
     "packets, 1/p",
 )
 """Rows of the scenario's `zip`."""
-GBMA = 1
-"""The row in which everyone is heard."""
+BASE = 2
+"""The row of `pre_scaler`, from which points are."""
+MORE = [0, 1, 7, 8]
+"""Rows that have two more steps in `places_ends.yaml`."""
 
 
 def find_near(ds: xr.Dataset) -> xr.DataArray:
     """Find the nearer half of the devices: bool, with dims (channel, trial, device)."""
-    scenario = otafl.load_scenario(yaml.safe_load(ds.attrs["scenario"]))
+    tree = yaml.safe_load(ds.attrs["scenario"])
+    places = {key: tree[key] for key in ("name", "devices", "channel", "seed", "trials")}
+    places["sweep"] = {"channel": tree["sweep"]["channel"]}
+    scenario = otafl.load_scenario(places)
     found = []
     for trial in ds["trial"].values:
-        places = map_data(scenario, "channel", {"trial": int(trial)})
-        distance = np.hypot(places["east_m"], places["north_m"])
+        drop = map_data(scenario, "channel", {"trial": int(trial)})
+        distance = np.hypot(drop["east_m"], drop["north_m"])
         found.append(distance < distance.median("device"))
     return xr.concat(found, "trial").drop_vars(["trial", "channel"], errors="ignore")
 
@@ -76,18 +82,20 @@ def find_best(ds: xr.Dataset) -> xr.Dataset:
 
 
 def print_accuracy(best: xr.Dataset) -> None:
-    """Print accuracies of near and far devices, and what far ones gain on hearing everyone."""
+    """Print accuracies and their points above `pre_scaler`, of near and far devices apart at 1."""
     for c, place in enumerate(PLACES):
-        heads = (f"strength {value:g}" for value in best["strength"].values)
-        print_head(f"In the {place}: near; far; far above `gbma` in points; step", "uplink", *heads)
+        heads = (f"strength {value:g}" for value in best["strength"].values[:-1])
+        apart = ("near, strength 1", "far, strength 1", "step")
+        print_head(f"In the {place}: accuracy; points; step", "uplink", *heads, *apart)
         for row, name in enumerate(ROWS):
+            ours, base = (best.isel(channel=c, zip=at) for at in (row, BASE))
             cells = []
-            for i in range(best.sizes["strength"]):
-                one, base = (best.isel(channel=c, strength=i, zip=at) for at in (row, GBMA))
-                near, far = (float(one[key].mean()) for key in ("near", "far"))
-                gain = f"{format_points(one['far'], base['far'])}; " * (row != GBMA)
-                cells.append(f"{near:.3f}; {far:.3f}; {gain}{one['steps'].values}")
-            print_row(name, *cells)
+            for i, half in ((0, "far"), (1, "far"), (2, "near"), (2, "far")):
+                one = ours[half][i]
+                gain = f"; {format_points(one, base[half][i])}" * (row != BASE)
+                step = f"; {ours['steps'].values[i]}" * (i < 2)
+                cells.append(f"{float(one.mean()):.3f}{gain}{step}")
+            print_row(name, *cells, ours["steps"].values[2])
 
 
 def print_cost(best: xr.Dataset) -> None:
@@ -108,11 +116,13 @@ def draw(best: xr.Dataset, figure: Path) -> None:
     drawing, axes = plt.subplots(1, 2, figsize=(9, 4), layout="constrained", sharey=True)
     at = np.arange(len(ROWS))
     for c, place in enumerate(PLACES):
-        for half, style in (("near", {"color": "#0072B2"}), ("far", {"color": "#D55E00"})):
+        for half, shift, colour in (("near", -0.12, "#0072B2"), ("far", 0.12, "#D55E00")):
             one = best[half].isel(channel=c, strength=-1).transpose("zip", "trial")
             mean, half_width = one.mean("trial"), compute_half_interval(one)
             label = f"{half} devices"
-            axes[c].errorbar(mean, at, xerr=half_width, fmt="o", capsize=3, label=label, **style)
+            axes[c].errorbar(
+                mean, at + shift, xerr=half_width, fmt="o", color=colour, capsize=3, label=label
+            )
         axes[c].set(title=place, xlabel="accuracy on own test samples", xlim=(0, 1))
         axes[c].grid(alpha=0.3)
     axes[0].set_yticks(at, ROWS)
@@ -124,7 +134,9 @@ def draw(best: xr.Dataset, figure: Path) -> None:
 
 def main() -> None:
     args = parse_study_arguments(__doc__, "places.png")
-    best = find_best(open_result(args.results, "places"))
+    ends = open_result(args.results, "places_ends").assign_coords(zip=MORE)
+    parts = [open_result(args.results, "places"), ends]
+    best = find_best(join_grids(parts, "server_learning_rate", "outer"))
     print_accuracy(best)
     print_cost(best)
     draw(best, args.figure)
