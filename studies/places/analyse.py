@@ -82,19 +82,20 @@ def find_best(ds: xr.Dataset) -> xr.Dataset:
 
 
 def print_accuracy(best: xr.Dataset) -> None:
-    """Print accuracies and their points above `pre_scaler`, of near and far devices apart at 1."""
+    """Print accuracies, and at strength 1 the points of near and far devices above `pre_scaler`."""
     for c, place in enumerate(PLACES):
-        heads = (f"strength {value:g}" for value in best["strength"].values[:-1])
+        heads = (f"strength {value:g}; step" for value in best["strength"].values[:-1])
         apart = ("near, strength 1", "far, strength 1", "step")
-        print_head(f"In the {place}: accuracy; points; step", "uplink", *heads, *apart)
+        print_head(f"In the {place}: accuracy; points", "uplink", *heads, *apart)
         for row, name in enumerate(ROWS):
             ours, base = (best.isel(channel=c, zip=at) for at in (row, BASE))
             cells = []
-            for i, half in ((0, "far"), (1, "far"), (2, "near"), (2, "far")):
-                one = ours[half][i]
-                gain = f"; {format_points(one, base[half][i])}" * (row != BASE)
-                step = f"; {ours['steps'].values[i]}" * (i < 2)
-                cells.append(f"{float(one.mean()):.3f}{gain}{step}")
+            for i in range(2):
+                cells.append(f"{float(ours['far'][i].mean()):.3f}; {ours['steps'].values[i]}")
+            for half in ("near", "far"):
+                one = ours[half][2]
+                gain = f"; {format_points(one, base[half][2])}" * (row != BASE)
+                cells.append(f"{float(one.mean()):.3f}{gain}")
             print_row(name, *cells, ours["steps"].values[2])
 
 
