@@ -111,6 +111,21 @@ def print_cost(best: xr.Dataset) -> None:
         print_row(name, *cells)
 
 
+def print_gains(best: xr.Dataset) -> None:
+    """Print points at strength 1: near above far, all above `pre_scaler`, and what weights gain."""
+    halves = {"near": best["near"], "far": best["far"], "all": (best["near"] + best["far"]) / 2}
+    columns = [f"{place}, {of}" for place in PLACES for of in ("gap", "all", *halves)]
+    print_head("Points: near above far; all; weights: near, far, all", "uplink", *columns)
+    for row, name in enumerate(ROWS):
+        cells = []
+        for c in range(2):
+            near, far, both = (one.isel(channel=c, strength=-1) for one in halves.values())
+            cells += [format_points(near[row], far[row]), format_points(both[row], both[BASE])]
+            for one in (near, far, both):
+                cells.append(format_points(one[row], one[row - 1]) if "1/p" in name else "")
+        print_row(name, *cells)
+
+
 def draw(best: xr.Dataset, figure: Path) -> None:
     """Draw accuracies of near and far devices where classes belong to the place, by uplink."""
     plt.rcParams.update(TYPE)
@@ -140,6 +155,7 @@ def main() -> None:
     best = find_best(join_grids(parts, "server_learning_rate", "outer"))
     print_accuracy(best)
     print_cost(best)
+    print_gains(best)
     draw(best, args.figure)
 
 
