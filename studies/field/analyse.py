@@ -39,14 +39,13 @@ DRAINED = ("gbma", "pre_scaler", "FSK-MV, absentees", "REED", "top-k 0.3 %")
 
 SIZES = {
     "field_sizes": [(2410, 10), (2410, 50), (2410, 200), (79510, 10), (79510, 50), (79510, 200)],
-    "field_sizes_large": [(1593810, 10)],
-    "field_sizes_large_50": [(1593810, 50)],
+    "field_sizes_large": [(1593810, 10), (1593810, 50)],
 }
 """Parameters and devices of each five rows of these scenarios."""
 TUNED = {
     "field_sizes_steps": SIZES["field_sizes"][:5],
     "field_sizes_200_steps": SIZES["field_sizes"][5:],
-    "field_sizes_large_50_steps": SIZES["field_sizes_large_50"],
+    "field_sizes_large_steps": SIZES["field_sizes_large"],
 }
 """Those of each six rows of the scenarios in which steps are chosen."""
 STEPS = (0.3, 1, 3, 9, 27)
