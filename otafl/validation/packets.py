@@ -147,7 +147,7 @@ def _ldpc(bench: Bench, index: int) -> Iterator[Check]:
     None of the packets below arrive, and all of those above.
     """
     # compute the SNR in dB with a capacity of so many bits per channel use
-    channel = {"name": "awgn", "snr_db": (10.0 * math.log10(2.0 ** SCHEMES[index] - 1.0))}
+    channel = {"name": "awgn", "snr_db": 10.0 * math.log10(2.0 ** SCHEMES[index] - 1.0)}
     channel["device_budget_db"] = (BELOW_DB, ABOVE_DB)
     transport = {"name": "digital", "rate": "mcs", "mcs_index": index, "coding": "ldpc"}
     codec = {"name": "uniform", "bits": 8}

@@ -40,7 +40,9 @@ def main() -> None:
     parser.add_argument("--each", action="store_true", help="joules of each device, not their sum")
     args = parser.parse_args()
     ds = otafl.open_results(args.result)
-    summed = {*(["cause"] if args.smallest else []), *([] if args.each else ["device"])}
+    summed = set() if args.each else {"device"}
+    if args.smallest:
+        summed.add("cause")
     joules = [name for name, v in ds.items() if summed & {*v.dims} and v.attrs["units"] == "J"]
     for name in joules:
         dims = [dim for dim in ds[name].dims if dim in summed]

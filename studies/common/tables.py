@@ -243,15 +243,19 @@ def tune_at_cost(ds: xr.Dataset, spent: xr.DataArray, budget: xr.DataArray) -> x
     """Test accuracy where so much has been spent, of each point's best server's step on validation
     data, with coordinate `steps`: the step, and a star at an end of its grid.
     """
-    step = ds["server_learning_rate"]
-    choice = (
-        interpolate_at_cost(ds, "validation_accuracy", spent, budget)
-        .mean("trial")
-        .argmax(step.name)
-    )
+    choice, steps = choose_step(interpolate_at_cost(ds, "validation_accuracy", spent, budget))
+    test = interpolate_at_cost(ds, "test_accuracy", spent, budget)
+    return test.isel(server_learning_rate=choice).assign_coords(steps=steps)
+
+
+def choose_step(validation: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray]:
+    """Each point's server's step of the best validation accuracy, the mean over trials: its index,
+    and the step as text, with a star at an end of its grid.
+    """
+    step = validation["server_learning_rate"]
+    choice = validation.mean("trial").argmax(step.name)
     said = [f"{value:g}" + "*" * (i in (0, step.size - 1)) for i, value in enumerate(step.values)]
-    chosen = interpolate_at_cost(ds, "test_accuracy", spent, budget).isel({step.name: choice})
-    return chosen.assign_coords(steps=(choice.dims, np.array(said)[choice.values]))
+    return choice, choice.copy(data=np.array(said)[choice.values])
 
 
 def draw_panels(

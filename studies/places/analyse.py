@@ -1,7 +1,8 @@
-"""Data by place in a hall and a street: accuracy of near and far devices by uplink and strength.
+"""Data by place in a hall and a street: accuracy of near and far devices by uplink,
+with the joules of each and who is heard.
 
-otafl sweep studies/places/places.yaml
-python -m studies.places.analyse [results] [--figure places.png]
+    for s in places places_ends; do otafl sweep studies/places/$s.yaml; done
+    python -m studies.places.analyse [results] [--figure places.png]
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import otafl
 from otafl.plots.map import map_data
 from studies.common.looks import TYPE, compute_half_interval
 from studies.common.tables import (
+    choose_step,
     command,
     format_points,
     join_grids,
@@ -74,11 +76,8 @@ def find_best(ds: xr.Dataset) -> xr.Dataset:
         "never": (joules == 0).sum("device"),
         "joules": joules.sum("device"),
     }
-    grid = ds["server_learning_rate"]
-    choice = read_end(ds, "validation_accuracy").mean("trial").argmax(grid.name)
-    said = [f"{value:g}" + "*" * (i in (0, grid.size - 1)) for i, value in enumerate(grid.values)]
-    best = xr.Dataset(values).isel({grid.name: choice})
-    return best.assign(steps=(choice.dims, np.array(said)[choice.values]))
+    choice, steps = choose_step(read_end(ds, "validation_accuracy"))
+    return xr.Dataset(values).isel(server_learning_rate=choice).assign(steps=steps)
 
 
 def print_accuracy(best: xr.Dataset) -> None:
