@@ -66,7 +66,7 @@ def main() -> None:
         config = registry.load_settings_class("model", name)(name=name, **settings)
         network = registry.load_component("model", name)(config, (SIDE, SIDE), CLASSES)
         few = 3 if network.num_params > 1e6 else 5
-        plain = ChannelsFirst(network.image, network.steps)
+        plain = ChannelsFirst(network.image, network.layers)
         pair = side_by_side(step_of(network, devices), step_of(plain, devices), few)
         what = " ".join([name, *(f"{key} {value}" for key, value in settings.items())])
         print(f"| {what} | {devices} | {1e3 * pair.fast_s:.0f} | {pair.ratio:.2f} |")

@@ -87,7 +87,7 @@ def count_operations() -> None:
         ),
     }.items():
         found: Counter[str] = Counter()
-        for name in ("train_cohort", "deliver", "update_server", "measure"):
+        for name in ("train_and_encode", "deliver", "update_server", "measure"):
             setattr(engine, name, count_calls(getattr(engine, name), found, name))
         with Count() as every:
             engine.run_round(3)

@@ -102,11 +102,13 @@ def _descend(x: Any, sample: Any, weight: Any, g: Any) -> None:
     """Take the step g [C, B] on the weight [C, M], of four samples at a time."""
     for b in range(0, len(sample), 4):
         b0, b1, b2, b3 = sample[b], sample[b + 1], sample[b + 2], sample[b + 3]
-        for c in range(len(weight)):
-            own = weight[c]
-            g0, g1, g2, g3 = g[c, b], g[c, b + 1], g[c, b + 2], g[c, b + 3]
-            for m in range(len(own)):
-                own[m] -= g0 * x[b0, m] + g1 * x[b1, m] + g2 * x[b2, m] + g3 * x[b3, m]
+        for c in range(0, len(weight), 2):
+            u0, u1, u2, u3 = g[c, b], g[c, b + 1], g[c, b + 2], g[c, b + 3]
+            v0, v1, v2, v3 = g[c + 1, b], g[c + 1, b + 1], g[c + 1, b + 2], g[c + 1, b + 3]
+            for m in range(weight.shape[1]):
+                x0, x1, x2, x3 = x[b0, m], x[b1, m], x[b2, m], x[b3, m]
+                weight[c, m] -= u0 * x0 + u1 * x1 + u2 * x2 + u3 * x3
+                weight[c + 1, m] -= v0 * x0 + v1 * x1 + v2 * x2 + v3 * x3
 
 
 @_compile
@@ -118,13 +120,16 @@ def _train(
     inputs = x.shape[1]
     classes = start.shape[1] // (inputs + 1)
     weight, bias = np.zeros((classes + classes % 2, inputs), x.dtype), np.zeros(classes, x.dtype)
+    first = np.zeros_like(weight)
     sample, label = np.zeros((size + 3) // 4 * 4, np.int64), np.zeros(size, np.int64)
     z = np.zeros((len(weight), len(sample)), x.dtype)
     for row in range(rows):
         old, new = start[min(row, len(start) - 1)], increment[row]
-        for m in range(inputs):
+        if row < len(start):
             for c in range(classes):
-                weight[c, m] = old[m * classes + c]
+                for m in range(inputs):
+                    first[c, m] = old[m * classes + c]
+        weight[:] = first
         for c in range(classes):
             bias[c] = old[inputs * classes + c]
         total = 0.0
@@ -138,10 +143,9 @@ def _train(
             for b in range(size, len(sample)):
                 for c in range(classes):
                     z[c, b] = 0.0
-            _descend(x, sample, weight[:classes], z)
+            _descend(x, sample, weight, z)
         loss[row] = total / steps
-        for m in range(inputs):
-            for c in range(classes):
-                new[m * classes + c] = weight[c, m] - old[m * classes + c]
         for c in range(classes):
+            for m in range(inputs):
+                new[m * classes + c] = weight[c, m] - first[c, m]
             new[inputs * classes + c] = bias[c] - old[inputs * classes + c]
