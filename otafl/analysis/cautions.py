@@ -214,10 +214,11 @@ def describe_arrivals(ds: xr.Dataset) -> str:
     started, missed, used = (rate.values.ravel() for rate in rates)
     settings = _list_settings(ds)
     silent, unreached = started - missed - used, np.zeros_like(started)
+    longest = float(rounds.max())
     for place, get in enumerate(settings):
         is_timed = get("devices.protocol") == "rounds" and get("devices.late") == "drop"
         allowed = 0.0 if is_timed else float(get("devices.count"))
-        if not silent[place] * float(rounds.max()) > allowed + 1e-6:
+        if not silent[place] * longest > allowed + 1e-6:
             silent[place] = 0.0
         if (
             is_timed

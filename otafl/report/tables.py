@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import xarray as xr
@@ -42,23 +42,15 @@ class PageTable:
 
     Parameters
     ----------
-    table : titles and rows.
+    table : titles and the rows that are shown.
+    left_out : number of rows that are not shown.
     meanings : name of a variable -> what it is.
     """
 
     title: str
     table: TextTable
+    left_out: int
     meanings: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def rows(self) -> list[list[str]]:
-        """Rows that are shown."""
-        return self.table.rows[:MAX_ROWS]
-
-    @property
-    def left_out(self) -> int:
-        """Number of rows that are not shown."""
-        return len(self.table.rows) - len(self.rows)
 
 
 def build_value_tables(ds: xr.Dataset) -> list[PageTable]:
@@ -80,11 +72,14 @@ def build_value_tables(ds: xr.Dataset) -> list[PageTable]:
         names = [name for name, one in grids.items() if np.nan_to_num(one.values).any()]
         if not names:
             continue
-        table = build_text_table(build_grid(ds, names))
+        grid = build_grid(ds, names)
+        shown = replace(grid, rows=grid.rows[:MAX_ROWS], values=grid.values[:MAX_ROWS])
+        table = build_text_table(shown)
         if not list_axes(ds):
             rows = [list(pair) for pair in zip(table.titles, table.rows[0], strict=True)]
             table = TextTable(table.caption, ["variable", "value"], rows, table.frame)
-        found.append(PageTable(title, table, {name: _describe(ds, name) for name in names}))
+        meanings = {name: _describe(ds, name) for name in names}
+        found.append(PageTable(title, table, len(grid.rows) - len(shown.rows), meanings))
     return found
 
 
@@ -102,7 +97,9 @@ def build_comparisons(ds: xr.Dataset) -> list[PageTable]:
         base = f"{name} {tests.attrs['baseline']}"
         if int(tests["pairs"].max()) >= MIN_PAIRS:
             table = build_pair_table(tests, get_long_name(ds, variable), base)
-            found.append(PageTable(f"By {name}", table))
+            shown = replace(table, rows=table.rows[:MAX_ROWS])
+            left_out = len(table.rows) - len(shown.rows)
+            found.append(PageTable(f"By {name}", shown, left_out))
     return found
 
 

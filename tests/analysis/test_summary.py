@@ -14,7 +14,7 @@ from rich.console import Console
 from otafl import sweeping
 from otafl.analysis.summary import print_ends
 from otafl.analysis.tables import build_grid, build_text_table
-from otafl.report.tables import build_value_tables
+from otafl.report.tables import MAX_ROWS, build_value_tables
 
 pytestmark = pytest.mark.exact
 
@@ -61,7 +61,7 @@ def test_show_table_and_report_agree_on_a_diverged_trial() -> None:
     grid = build_grid(ds, names)
     texts = build_text_table(grid).rows[0]
     assert "5.5 ± 4.9 (n = 2)" in texts
-    page = {row[0]: row[1] for table in build_value_tables(ds) for row in table.rows}
+    page = {row[0]: row[1] for one in build_value_tables(ds) for row in one.table.rows}
     for text in texts:
         assert text in cells
         assert text in page.values()
@@ -69,6 +69,14 @@ def test_show_table_and_report_agree_on_a_diverged_trial() -> None:
     assert "final round 2" in notes
     assert "1 of 3 trials diverged in round 1" in notes
     np.testing.assert_allclose(grid.values[0, 1], [np.nan, 2.0, 9.0])
+
+
+def test_a_page_shows_the_first_rows_of_many_and_counts_the_others() -> None:
+    swept = {"channel.snr_db": list(range(-2, MAX_ROWS))}
+    ds = sweeping.run(scenario({"training.rounds": 1, "trials": 1, "sweep": swept}))
+    for one in build_value_tables(ds):
+        assert [row[0] for row in one.table.rows] == [f"{n} dB" for n in range(-2, MAX_ROWS - 2)]
+        assert one.left_out == 2
 
 
 def test_a_skewed_airtime_has_its_median_beside_its_mean() -> None:
