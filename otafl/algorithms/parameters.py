@@ -15,7 +15,7 @@ from torch import Tensor
 from otafl.core import contracts as c
 from otafl.core.rng import Round, Streams, declare_family
 from otafl.models.base import Draw, Model, Shapes, compute_increment, unflatten
-from otafl.models.softmax_regression import choose_kernel
+from otafl.models.mlp import choose_kernel
 
 START = declare_family("init", __name__)
 
@@ -170,13 +170,13 @@ def train_increment(
         Mean loss over the steps.
     """
     received, reserve = broadcast.tensors[c.MODEL], context.reserve_fn
-    kernel = choose_kernel(model, received, context.local_data)
-    samples = None if kernel is None else context.local_data.list_samples()
+    train = choose_kernel(model, received, context.local_data)
+    samples = None if train is None else context.local_data.list_samples()
     out = None if reserve is None else reserve(received)
     if out is None:
         out = torch.empty_like(received, memory_format=torch.contiguous_format)
-    if samples is not None:
-        loss = kernel.write_increments(samples, received, rate, out)
+    if train is not None and samples is not None:
+        loss = train(samples, received, rate, out)
     else:
         params = copy_received_params(broadcast, model)
         loss = run_sgd_(model, params, rate, context)

@@ -28,7 +28,7 @@ def has_numba() -> bool:
             return True
         fault = "not used, because it would obey .numba_config.yaml of the working folder"
         remedy = "move the file away; settings of your own can be variables NUMBA_..."
-    slow = "draws, sums of energies and softmax regression take several times as long"
+    slow = "draws, sums of energies and training of small networks take up to several times as long"
     warnings.warn(f"Numba is {fault}, so {slow}; {remedy}", RuntimeWarning, stacklevel=2)
     return False
 

@@ -6,17 +6,24 @@ zero, or like the weights.
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Literal
 
+import torch
 from pydantic import Field
+from torch import Tensor
 
-from otafl.models.base import Count
+from otafl.core.compiled_module import load_loops
+from otafl.core.contracts import LocalData, Samples
+from otafl.losses.cross_entropy import CrossEntropy
+from otafl.models.base import Count, Model
 from otafl.models.layer_contract import Channels
 from otafl.models.layered import LayeredModel
 from otafl.models.linear_layer import DropoutSettings, make_chain
 from otafl.models.network import Network
+from otafl.models.softmax_regression import SoftmaxRegression
 
 
 class Mlp(LayeredModel):
@@ -43,3 +50,52 @@ class Mlp(LayeredModel):
 
     def build_network(self, channels: Channels) -> Network:
         return self.narrow(channels)
+
+
+MAX_WEIGHTS = 1 << 17
+"""Largest number of weights for the compiled training; more leave the second-level cache."""
+
+MAX_SAMPLES = 1 << 20
+"""Largest number of samples of all rows and steps whose indices are kept at once, in 8 MB."""
+
+MAX_PRODUCTS = 1 << 25
+"""Largest number of products with weights for which one thread is faster than three or more."""
+
+Trainer = Callable[[Samples, Tensor, Tensor, Tensor], Tensor]
+"""Samples, received parameters, step sizes and memory for the increments -> mean losses."""
+
+
+def choose_kernel(model: Model, received: Tensor, work: LocalData) -> Trainer | None:
+    """Choose how plain SGD trains rows from received parameters.
+
+    Parameters
+    ----------
+    model : Model
+        Model.
+    received : Tensor [n, P]
+        Parameters of the rows.
+    work : LocalData
+        Local data of the rows.
+
+    Returns
+    -------
+    callable or None
+        `dense_kernel.write_increments` for softmax regression, and a perceptron without dropout,
+        with the cross-entropy in float32 on a CPU, up to the sizes `MAX_WEIGHTS`, `MAX_SAMPLES`
+        and, if torch has more than two threads, `MAX_PRODUCTS`. Otherwise, and without Numba, None
+        for tensor operations.
+    """
+    if type(model) not in (Mlp, SoftmaxRegression) or type(model.loss) is not CrossEntropy:
+        return None
+    assert isinstance(model, LayeredModel)
+    samples = len(received) * work.steps * work.batch_size
+    fits = samples <= MAX_SAMPLES and model.macs <= MAX_WEIGHTS
+    if torch.get_num_threads() > 2:
+        fits = fits and samples * model.macs <= MAX_PRODUCTS
+    if not fits or model.uses_dropout or received.dtype != torch.float32:
+        return None
+    kernel = load_loops("otafl.models.dense_kernel", received.device)
+    if kernel is None:
+        return None
+    widths = model.layers[0].inputs, *(layer.outputs for layer in model.layers)
+    return functools.partial(kernel.write_increments, widths, model.leaky_slope)

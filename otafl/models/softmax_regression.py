@@ -11,9 +11,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from otafl.core.choices import declare_choice
-from otafl.core.compiled_module import load_loops
-from otafl.core.contracts import Batch, LocalData, Tensors
-from otafl.losses.cross_entropy import CrossEntropy
+from otafl.core.contracts import Batch, Tensors
 from otafl.models.base import LOSS, Draw, Model, ModelSettings
 from otafl.models.layer_contract import Part, make_sequence
 from otafl.models.layered import LayeredModel
@@ -50,46 +48,6 @@ class SoftmaxRegression(LayeredModel):
         if self.bias_start == "uniform":
             return params
         return {name: torch.zeros_like(block) for name, block in params.items()}
-
-
-MAX_WEIGHTS = 1 << 16
-"""Largest number of weights for the compiled training; more leave the second-level cache."""
-
-MAX_SAMPLES = 1 << 20
-"""Largest number of samples of all rows and steps whose indices are kept at once, in 8 MB."""
-
-MAX_PRODUCTS = 1 << 25
-"""Largest number of products with weights for which one thread is faster than three or more."""
-
-
-def choose_kernel(model: Model, received: Tensor, work: LocalData) -> Any:
-    """Choose how plain SGD trains rows from received parameters.
-
-    Parameters
-    ----------
-    model : Model
-        Model.
-    received : Tensor [n, P]
-        Parameters of the rows.
-    work : LocalData
-        Local data of the rows.
-
-    Returns
-    -------
-    module or None
-        `otafl.models.softmax_kernel` for softmax regression with the cross-entropy in float32 on a
-        CPU, up to the sizes `MAX_WEIGHTS`, `MAX_SAMPLES` and, if torch has more than two threads,
-        `MAX_PRODUCTS`. Otherwise, and without Numba, None for tensor operations.
-    """
-    if type(model) is not SoftmaxRegression or type(model.loss) is not CrossEntropy:
-        return None
-    samples = len(received) * work.steps * work.batch_size
-    fits = samples <= MAX_SAMPLES and model.macs <= MAX_WEIGHTS
-    if torch.get_num_threads() > 2:
-        fits = fits and samples * model.macs <= MAX_PRODUCTS
-    if not fits or received.dtype != torch.float32:
-        return None
-    return load_loops("otafl.models.softmax_kernel", received.device)
 
 
 WEIGHT, BIAS = "weight0", "bias0"

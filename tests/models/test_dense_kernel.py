@@ -1,7 +1,8 @@
-"""One compiled pass of softmax regression: a looped twin, tensor operations, and who takes it."""
+"""The compiled pass of dense layers: a looped twin, tensor operations, and who takes it."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -9,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 from support.rival_rounds import Rounds
-from twins.setting import mlp
 
 from otafl.algorithms import parameters
 from otafl.core import contracts as c
@@ -17,9 +17,11 @@ from otafl.core.rng import Streams
 from otafl.data.device_splits import pack
 from otafl.data.training_data import TrainingData
 from otafl.losses.squared import Squared
-from otafl.models import softmax_regression
-from otafl.models.base import unflatten
-from otafl.models.softmax_regression import SoftmaxRegression, choose_kernel
+from otafl.models import mlp as choosing
+from otafl.models.base import Model, unflatten
+from otafl.models.cnn import Cnn
+from otafl.models.mlp import Mlp, choose_kernel
+from otafl.models.softmax_regression import SoftmaxRegression
 
 pytestmark = pytest.mark.exact
 
@@ -35,7 +37,16 @@ CASES = {
 """Samples of each device of each trial, of a minibatch, and local steps."""
 
 
-def make_model(classes: int = CLASSES, inputs: int = INPUTS) -> SoftmaxRegression:
+HIDDEN: dict[str, dict[str, Any]] = {
+    "softmax regression": {},
+    "a hidden layer": {"hidden": (6,)},
+    "odd and wide layers": {"hidden": (7, 13), "activation": "leaky_relu"},
+}
+
+
+def make_model(classes: int = CLASSES, inputs: int = INPUTS, **settings: Any) -> Model:
+    if settings:
+        return Mlp(Mlp.Settings(**settings), (inputs,), classes)
     return SoftmaxRegression(SoftmaxRegression.Settings(), (inputs,), classes)
 
 
@@ -58,37 +69,55 @@ def make_data(sizes: list[list[int]], batch: int, steps: int, **others: Any) -> 
 
 
 def train_by_loops(
-    start: np.ndarray, batches: list[c.Batch], row: int, rate: float
+    start: np.ndarray,
+    widths: list[int],
+    slope: float,
+    batches: list[c.Batch],
+    row: int,
+    rate: float,
 ) -> tuple[np.ndarray, float]:
     """Return the increment and the mean loss of a row, sample by sample in double precision."""
-    weight = start[: INPUTS * CLASSES].reshape(INPUTS, CLASSES).astype(float)
-    bias, losses = start[INPUTS * CLASSES :].astype(float), []
-    first = np.concatenate([weight.ravel(), bias])
+    now, losses = start.astype(float), []
+    blocks, at = [], 0
+    for before, after in itertools.pairwise(widths):
+        weight = now[at : at + before * after].reshape(before, after)
+        at += before * after + after
+        blocks.append((weight, now[at - after : at]))
     for batch in batches:
         size, loss = batch.y.shape[1], 0.0
-        by_weight, by_bias = np.zeros_like(weight), np.zeros_like(bias)
+        grads = [(np.zeros_like(weight), np.zeros_like(bias)) for weight, bias in blocks]
         for b in range(size):
             share = 1.0 / size if batch.weight is None else float(batch.weight[row, b])
-            x, label = batch.x[row, b].double().numpy(), int(batch.y[row, b])
-            chance = np.exp(x @ weight + bias)
+            label, inputs = int(batch.y[row, b]), [batch.x[row, b].double().numpy()]
+            for weight, bias in blocks:
+                z = inputs[-1] @ weight + bias
+                inputs.append(np.where(z > 0, z, slope * z))
+            chance = np.exp(z - z.max())
             chance /= chance.sum()
             loss -= share * math.log(chance[label])
-            chance[label] -= 1.0
-            by_weight += share * np.outer(x, chance)
-            by_bias += share * chance
-        weight, bias = weight - rate * by_weight, bias - rate * by_bias
+            g = share * (chance - np.eye(len(chance))[label])
+            for k in range(len(blocks) - 1, -1, -1):
+                grads[k][0][:] += np.outer(inputs[k], g)
+                grads[k][1][:] += g
+                g = (blocks[k][0] @ g) * np.where(inputs[k] > 0, 1.0, slope)
+        for own, steps in zip(blocks, grads, strict=True):
+            for block, by in zip(own, steps, strict=True):
+                block -= rate * by
         losses.append(loss)
-    return np.concatenate([weight.ravel(), bias]) - first, float(np.mean(losses))
+    return now - start, float(np.mean(losses))
 
 
 @pytest.mark.twin
 @pytest.mark.parametrize("reserves", [False, True])
+@pytest.mark.parametrize("layers", HIDDEN)
 @pytest.mark.parametrize("case", CASES)
 def test_looped_twin_and_tensor_operations(
-    case: str, reserves: bool, monkeypatch: pytest.MonkeyPatch
+    case: str, layers: str, reserves: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes, batch_size, steps = CASES[case]
-    data, cohort, model = make_data(sizes, batch_size, steps), make_cohort(sizes), make_model()
+    data, cohort = make_data(sizes, batch_size, steps), make_cohort(sizes)
+    model, slope = make_model(**HIDDEN[layers]), 0.1 * ("activation" in HIDDEN[layers])
+    widths = [INPUTS, *HIDDEN[layers].get("hidden", ()), CLASSES]
     n, width = cohort.num_rows, model.num_params
     start = torch.randn(len(sizes), width, generator=torch.Generator().manual_seed(1))
     rate, given = torch.linspace(0.05, 0.4, n), c.Broadcast({c.MODEL: start})
@@ -111,7 +140,7 @@ def test_looped_twin_and_tensor_operations(
     batches = [work.draw_batch(step) for step in range(steps)]
     for row in range(n):
         old = received.tensors[c.MODEL][row].numpy()
-        wanted, mean = train_by_loops(old, batches, row, float(rate[row]))
+        wanted, mean = train_by_loops(old, widths, slope, batches, row, float(rate[row]))
         np.testing.assert_allclose(increment[row], wanted, rtol=1e-5, atol=2e-6)
         assert float(loss[row]) == pytest.approx(mean, rel=1e-5)
     monkeypatch.setattr(parameters, "choose_kernel", lambda *given: None)
@@ -125,10 +154,11 @@ def test_classes_and_inputs_of_any_number(classes: int) -> None:
     model, size, inputs = make_model(classes, 3), 7, 3
     x = torch.arange(size * inputs).view(size, inputs) / 10.0
     samples = c.Samples(x, torch.arange(size) % classes, torch.arange(size)[None, None], None)
-    kernel = choose_kernel(model, torch.zeros(1, model.num_params), make_work())
+    train = choose_kernel(model, torch.zeros(1, model.num_params), make_work())
+    assert train is not None
     increment = torch.empty(1, model.num_params)
     received, rate = torch.zeros(1, model.num_params), torch.tensor([0.7])
-    loss = kernel.write_increments(samples, received, rate, increment)
+    loss = train(samples, received, rate, increment)
     moved = unflatten(increment, model.shapes)
     toward = torch.nn.functional.one_hot(samples.y, classes) - 1.0 / classes
     torch.testing.assert_close(moved["weight0"][0], 0.7 / size * x.T @ toward)
@@ -152,22 +182,23 @@ def test_other_models_types_and_sizes_take_tensor_operations(
     assert choose_kernel(model, given, work) is not None
     squared, own = make_model(), OwnRegression(SoftmaxRegression.Settings(), (INPUTS,), CLASSES)
     squared.loss = Squared()
-    for other in (squared, own, mlp((INPUTS, 4, CLASSES))):
+    convolutions = Cnn(Cnn.Settings(channels=(2,), kernel=3, hidden=()), (5, 5), CLASSES)
+    for other in (squared, own, make_model(hidden=(4,), dropout=0.5), convolutions):
         assert choose_kernel(other, given, work) is None
     assert choose_kernel(model, given.double(), work) is None
     assert choose_kernel(model, given.to("meta"), work) is None
     limits = {"MAX_WEIGHTS": INPUTS * CLASSES, "MAX_SAMPLES": 8 * 2 * 4}
     for name, largest in limits.items():
         with monkeypatch.context() as patch:
-            patch.setattr(softmax_regression, name, largest)
+            patch.setattr(choosing, name, largest)
             assert choose_kernel(model, given, work) is not None
-            patch.setattr(softmax_regression, name, largest - 1)
+            patch.setattr(choosing, name, largest - 1)
             assert choose_kernel(model, given, work) is None
-    monkeypatch.setattr(softmax_regression, "MAX_PRODUCTS", 8 * 2 * 4 * INPUTS * CLASSES - 1)
+    monkeypatch.setattr(choosing, "MAX_PRODUCTS", 8 * 2 * 4 * INPUTS * CLASSES - 1)
     for threads, is_compiled in ((2, True), (3, False)):
         monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
         assert (choose_kernel(model, given, work) is not None) is is_compiled
-    monkeypatch.setattr(softmax_regression, "load_loops", lambda *name: None)  # without Numba
+    monkeypatch.setattr(choosing, "load_loops", lambda *name: None)  # without Numba
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     assert choose_kernel(model, given, work) is None
 
