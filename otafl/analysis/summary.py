@@ -117,21 +117,22 @@ def print_ends(
     hidden = 0 if every or points <= MAX_POINTS else points - FIRST - LAST
     rows = np.r_[:FIRST, points - LAST : points] if hidden else np.arange(points)
     keys, texts = build_labels(dataset, list_axes(dataset), units=False)
-    coordinates = [
-        (get_label(dataset, key), [cells[i] for i in rows])
-        for key, cells in zip(keys, zip(*texts, strict=True), strict=True)
-    ]
+    labels, shown = [get_label(dataset, key) for key in keys], [texts[i] for i in rows]
+    coordinates = list(zip(labels, zip(*shown, strict=True), strict=True))
     names = variables
     if names is None:
         main = find_first_known(dataset, JUDGED_BY)
         names = [n for n in dict.fromkeys((main, *SHOWN)) if n and find_first_known(dataset, [n])]
     left_out: list[str] = []
-    tables: list[list[tuple[str, list[str]]]] = [[]]
+    tables: list[list[tuple[str, Sequence[str]]]] = [[]]
     for name in names:
         ends, title = compute_end_values(dataset, name)[rows], get_label(dataset, name)
         found = [(title, [format_cell(trials) for trials in ends])]
-        if name == "airtime_s" and (medians := _compute_medians(ends)) is not None:
-            found.append((f"median {title}", [format_number(median) for median in medians]))
+        if name == "airtime_s":  # the median is shown where it differs from the mean by over 1 %
+            finite = xr.DataArray(ends, dims=("point", "trial"))
+            medians, means = finite.median("trial"), finite.mean("trial")
+            if (abs(medians - means) > 0.01 * means).any():
+                found.append((f"median {title}", [format_number(one) for one in medians.values]))
         used = sum(_measure_width(*one) for one in (*coordinates, *tables[-1], *found))
         if used > console.width and tables[-1]:
             if variables is None:
@@ -179,9 +180,9 @@ def print_ends(
 def print_environment(dataset: xr.Dataset) -> None:
     """Print what a result was made from, in the console's width: a line each."""
     console = make_console()
-    rows = origins.list_environment(dataset.attrs)
     console.print()
-    for name, value in rows:  # names of files are what somebody wrote
+    for name, value in origins.list_environment(dataset.attrs):
+        # names of files are what somebody wrote
         console.print(" ".join(t if t.isprintable() else repr(t) for t in (f"{name}:", value)))
 
 
@@ -225,13 +226,6 @@ def format_cell(values: np.ndarray) -> str:
     """Write `format_mean_std`, and n where not all of the values [n] are finite."""
     count = int(np.isfinite(values).sum())
     return format_mean_std(values) + (f" (n = {count})" if 0 < count < len(values) else "")
-
-
-def _compute_medians(ends: np.ndarray) -> np.ndarray | None:
-    """Return the medians over trials [points, trials]; None if all are within 1 % of the means."""
-    finite = xr.DataArray(ends, dims=("point", "trial"))
-    medians, means = finite.median("trial"), finite.mean("trial")
-    return medians.values if (abs(medians - means) > 0.01 * means).any() else None
 
 
 def format_number(value: float, digits: int = 4) -> str:

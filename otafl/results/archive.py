@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import datetime
 import json
-import re
 import sys
 import tempfile
 import zipfile
@@ -42,9 +41,6 @@ from otafl.user_code import sources
 
 CRATE = "https://w3id.org/ro/crate/1.1"
 METADATA = "ro-crate-metadata.json"
-
-MODULE = re.compile(r"([\w-]+/)*[\w-]+\.py")
-"""File of a user-defined module, relative to the folder from which it is imported."""
 
 
 def write_archive(result: Path, out: Path, authors: Sequence[str], license: str) -> list[str]:
@@ -80,8 +76,7 @@ def write_archive(result: Path, out: Path, authors: Sequence[str], license: str)
     if not about["complete"]:
         raise UserError(f"{result}: is unfinished; the command that made it resumes it")
     inputs, lacking = _find_inputs(about)
-    environment = [f"{name}: {value}\n" for name, value in origins.list_environment(about)]
-    environment += [f"{sentence}\n" for sentence in lacking]
+    environment = [f"{name}: {value}" for name, value in origins.list_environment(about)]
     scenario = json.dumps(header.read_scenario(about))
     for name, path in inputs.items():  # whole values, with their quotation marks
         scenario = scenario.replace(json.dumps(str(path)), json.dumps(name))
@@ -95,7 +90,7 @@ def write_archive(result: Path, out: Path, authors: Sequence[str], license: str)
     }
     texts = {
         "scenario.yaml": dump(json.loads(scenario)),
-        "environment.txt": "".join(environment),
+        "environment.txt": "\n".join([*environment, *lacking, ""]),
         "CITATION.cff": yaml.safe_dump(citation, sort_keys=False, allow_unicode=True),
     }
     with tempfile.TemporaryDirectory() as folder:
@@ -129,17 +124,17 @@ def _find_inputs(about: Mapping[str, Any]) -> tuple[dict[str, Path], list[str]]:
     for number, point in enumerate(axes.iterate_points(sweep)):
         keys = flatten(axes.apply_point(tree, point))
         paths = [str(value) for key, value in keys if key.split(".")[-1] in INPUT_FILES]
+        named |= {*paths}
         for origin in (one for one in made if number in one.points):
-            for module, digest in (origin.sources or {}).items():
-                recorded[module].add(digest)
             known = origin.inputs or {}
-            for path in paths:
-                if path in known or Path(path).name in known:
-                    recorded[path].add(known.get(path) or known[Path(path).name])
-                    named.add(path)
+            found = {path: known.get(path, known.get(Path(path).name)) for path in paths}
+            for name, digest in (found | (origin.sources or {})).items():
+                if digest is not None:  # a user-defined component's own keys are not recorded
+                    recorded[name].add(digest)
     files, lacking = dict[str, Path](), list[str]()
     for name, digests in recorded.items():
-        folders = [Path(), *map(Path, sys.path)] if name in named or MODULE.fullmatch(name) else []
+        is_module = name.endswith(".py") and not {"/", ".."} & {*Path(name).parts}
+        folders = [Path(), *map(Path, sys.path)] if is_module or name in named else []
         there = [folder / name for folder in folders if (folder / name).is_file()]
         hash_fn = sources.hash_file if name in named else sources.hash_code
         if same := next((path for path in there if {hash_fn(path)} == digests), None):
