@@ -123,7 +123,7 @@ def run(
             workers=workers,
             scheduler=scheduler,
         )
-    return _warn_of_lost_runs(dataset)
+    return _warn_of_absent_updates(dataset)
 
 
 def sweep(
@@ -172,10 +172,10 @@ def sweep(
     loaded = _load(scenario)
     with _show_progress(progress) as shown:
         dataset = sweeping.sweep(loaded, Path(folder), shown, workers, scheduler, checkpoint_every)
-    return _warn_of_lost_runs(dataset)
+    return _warn_of_absent_updates(dataset)
 
 
-def _warn_of_lost_runs(dataset: xr.Dataset) -> xr.Dataset:
+def _warn_of_absent_updates(dataset: xr.Dataset) -> xr.Dataset:
     """Return the result, and warn if no update arrived in a trial, or if a path ended early."""
     from otafl.analysis.cautions import describe_ended_paths, describe_lost_runs
 

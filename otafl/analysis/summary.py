@@ -109,49 +109,56 @@ def print_ends(
     """Print the values at the end of the trials, in the console's width.
 
     Of more than `MAX_POINTS` points the first and the last are shown, unless `every`. variables:
-    else those of `SHOWN` for which there is room. Accuracies at chance are named, unless only other
-    variables were asked for.
+    in as many tables as they need; else those of `SHOWN` for which one table has room. Accuracies
+    at chance are named, unless only other variables were asked for.
     """
     console = console or make_console()
     points = dataset["final_round"].size
     hidden = 0 if every or points <= MAX_POINTS else points - FIRST - LAST
     rows = np.r_[:FIRST, points - LAST : points] if hidden else np.arange(points)
-    table = make_table()
     keys, texts = build_labels(dataset, list_axes(dataset), units=False)
-    coordinates = dict(zip(keys, zip(*texts, strict=True), strict=True))
-    columns = [[cells[i] for i in rows] for cells in coordinates.values()]
-    for name in coordinates:
-        # folded where there is no room, from the left on; numbers are whole
-        table.add_column(get_label(dataset, name), justify="left", overflow="fold")
-    used = sum(_measure_width(title, cells) for title, cells in coordinates.items())
+    labels, shown = [get_label(dataset, key) for key in keys], [texts[i] for i in rows]
+    coordinates = list(zip(labels, zip(*shown, strict=True), strict=True))
     names = variables
     if names is None:
         main = find_first_known(dataset, JUDGED_BY)
         names = [n for n in dict.fromkeys((main, *SHOWN)) if n and find_first_known(dataset, [n])]
     left_out: list[str] = []
+    tables: list[list[tuple[str, Sequence[str]]]] = [[]]
     for name in names:
         ends, title = compute_end_values(dataset, name)[rows], get_label(dataset, name)
-        found = {title: [format_cell(trials) for trials in ends]}
-        if name == "airtime_s" and (medians := _compute_medians(ends)) is not None:
-            found[f"median {title}"] = [format_number(median) for median in medians]
-        widths = [_measure_width(*column) for column in found.items()]
-        used += sum(widths)
-        if used > console.width and len(columns) > len(coordinates):
-            left_out = list(names)[list(names).index(name) :]
-            break
-        columns += found.values()
-        for title, width in zip(found, widths, strict=True):
-            table.add_column(textwrap.fill(title, width - 3), justify="right", no_wrap=True)
-    for i, row in enumerate(zip(*columns, strict=True)):
-        if hidden and i == FIRST:
-            table.add_row(*["..."] * len(columns))
-        table.add_row(*row)
-    console.print()
-    console.print(table)
+        found = [(title, [format_cell(trials) for trials in ends])]
+        if name == "airtime_s":  # the median is shown where it differs from the mean by over 1 %
+            finite = xr.DataArray(ends, dims=("point", "trial"))
+            medians, means = finite.median("trial"), finite.mean("trial")
+            if (abs(medians - means) > 0.01 * means).any():
+                found.append((f"median {title}", [format_number(one) for one in medians.values]))
+        used = sum(_measure_width(*one) for one in (*coordinates, *tables[-1], *found))
+        if used > console.width and tables[-1]:
+            if variables is None:
+                left_out = list(names)[list(names).index(name) :]
+                break
+            tables.append([])
+        tables[-1] += found
+    for columns in tables:
+        table = make_table()
+        for title, _ in coordinates:
+            # folded where there is no room, from the left on; numbers are whole
+            table.add_column(title, justify="left", overflow="fold")
+        for title, cells in columns:
+            width = _measure_width(title, cells) - 3
+            table.add_column(textwrap.fill(title, width), justify="right", no_wrap=True)
+        cells_of_all = (cells for _, cells in (*coordinates, *columns))
+        for i, row in enumerate(zip(*cells_of_all, strict=True)):
+            if hidden and i == FIRST:
+                table.add_row(*["..."] * len(row))
+            table.add_row(*row)
+        console.print()
+        console.print(table)
     last = f"{dataset['final_round'].max():.0f}"
     if (first := f"{dataset['final_round'].min():.0f}") != last:
         last = f"{first} to {last}"
-    is_less = any("(n = " in cell for cells in columns for cell in cells)
+    is_less = any("(n = " in cell for columns in tables for _, cells in columns for cell in cells)
     console.print(
         f"\nend of each trial (final round {last}), mean ± standard deviation over n = "
         f"{format_count(dataset.sizes['trial'], 'trial')}"
@@ -173,9 +180,9 @@ def print_ends(
 def print_environment(dataset: xr.Dataset) -> None:
     """Print what a result was made from, in the console's width: a line each."""
     console = make_console()
-    rows = origins.list_environment(dataset.attrs)
     console.print()
-    for name, value in rows:  # names of files are what somebody wrote
+    for name, value in origins.list_environment(dataset.attrs):
+        # names of files are what somebody wrote
         console.print(" ".join(t if t.isprintable() else repr(t) for t in (f"{name}:", value)))
 
 
@@ -219,13 +226,6 @@ def format_cell(values: np.ndarray) -> str:
     """Write `format_mean_std`, and n where not all of the values [n] are finite."""
     count = int(np.isfinite(values).sum())
     return format_mean_std(values) + (f" (n = {count})" if 0 < count < len(values) else "")
-
-
-def _compute_medians(ends: np.ndarray) -> np.ndarray | None:
-    """Return the medians over trials [points, trials]; None if all are within 1 % of the means."""
-    finite = xr.DataArray(ends, dims=("point", "trial"))
-    medians, means = finite.median("trial"), finite.mean("trial")
-    return medians.values if (abs(medians - means) > 0.01 * means).any() else None
 
 
 def format_number(value: float, digits: int = 4) -> str:

@@ -15,7 +15,6 @@ from otafl.core.contracts import ChannelState
 class Awgn(Channel):
     """Channel without fading; h [S, K, A, 1, 1] is 1."""
 
-    is_flat: ClassVar[bool] = True
     unit_mean_amplitude: ClassVar[float] = 1.0
 
     class Settings(ChannelSettings):

@@ -196,12 +196,6 @@ class Channel(ABC):
         Stackable fields, [S] each.
     """
 
-    is_flat: ClassVar[bool] = False
-    """Whether h has one sub-carrier group and a round takes little memory.
-
-    The memory of such a channel is not measured before a run.
-    """
-
     has_positions: ClassVar[bool] = False
     """Whether gains follow from the positions of devices and servers."""
 

@@ -34,8 +34,6 @@ RAYLEIGH_AMPLITUDE = math.sqrt(math.pi) / 2.0
 class FlatFading(Channel):
     """Fading that is flat in frequency, with a path over a reflecting surface if there is one."""
 
-    is_flat: ClassVar[bool] = True
-
     @abstractmethod
     def build_direct(self) -> Fading:
         """Build the fading [S, K, A, B] of the direct path."""

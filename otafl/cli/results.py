@@ -75,10 +75,11 @@ def archive(
     author: Annotated[list[str], typer.Option(metavar="NAME", help="Again for more authors.")],
     license: Annotated[str, typer.Option(metavar="SPDX", help="Licence, e.g. CC-BY-4.0.")],
 ) -> None:
-    """Write a result and its scenario as one zip file for a DOI."""
+    """Write a result and its inputs as one zip file for a DOI."""
     from otafl.results.archive import write_archive
 
-    write_archive(result, out, author, license)
+    for line in write_archive(result, out, author, license):
+        typer.echo(line, err=True)
     typer.echo(str(out))
 
 

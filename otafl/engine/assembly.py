@@ -113,14 +113,6 @@ def assemble(points: Sequence[Point], trials: Sequence[int]) -> EngineParts:
     of_devices = [row.devices for row in rows]
     servers = topology.build(laid_out)
     own, scope = servers.device_streams, scenario.topology.partition_scope
-    shared = laid_out.trials if own is streams and scope == "all" else own
-    places = topology.locate_devices(laid_out)
-    samples = data.build(scenario.data, count, scenario.training, streams, shared, places)
-    check_labels(scenario, samples)
-    shape, classes = samples.data.input_shape, samples.data.classes
-    model = models.build(scenario.model, shape, classes, scenario.loss)
-    starts.load(scenario.model, model, get_server_samples(scenario, samples))
-    algorithm = build_algorithm(scenario, model)
     hardware = compute.build([one.compute for one in of_devices], count, own, servers.first_devices)
     of_faults = [row.faults for row in rows]
     faults = Faults(of_faults, own) if any(one.is_active for one in of_faults) else None
@@ -133,6 +125,14 @@ def assemble(points: Sequence[Point], trials: Sequence[int]) -> EngineParts:
         reached=servers.get_uplink_channel,
         neighbours=servers.build_intercell,
     )
+    shared = laid_out.trials if own is streams and scope == "all" else own
+    places = topology.locate_devices(laid_out, (servers, link.budget, link.channel))
+    samples = data.build(scenario.data, count, scenario.training, streams, shared, places)
+    check_labels(scenario, samples)
+    shape, classes = samples.data.input_shape, samples.data.classes
+    model = models.build(scenario.model, shape, classes, scenario.loss)
+    starts.load(scenario.model, model, get_server_samples(scenario, samples))
+    algorithm = build_algorithm(scenario, model)
     link.codec.model_shapes = algorithm.sent_shapes
     chosen, setup = selection.build(
         [one.selection for one in of_devices], link.csi, link.budget, streams

@@ -61,13 +61,6 @@ class PowerPolicy(Settings):
     may_be_silent: ClassVar[bool] = False
     """Whether all devices of a trial can be silent in a round."""
 
-    scale_invariant: ClassVar[bool] = True
-    """Whether the received sum does not depend on the scale of the symbols.
-
-    Symbols that are ten times as large are then sent with a tenth of p. A policy with a scale of
-    its own declares False.
-    """
-
     example_without_noise: ClassVar[Mapping[str, Any]] = {}
     """Own fields with which noise 200 dB below the power budget has no effect on the error."""
 

@@ -256,9 +256,8 @@ def list_environment(attributes: Mapping[str, Any]) -> list[tuple[str, str]]:
     """
     rows = [(name, str(attributes.get(f"{name}_version", "not stored"))) for name in get_versions()]
     rows += build_table(attributes)
-    rows.append(("processor", str(attributes["device_name"])))
-    rows.append(("seed", str(attributes["seed"])))
-    return [*rows, ("scenario hash", str(attributes["scenario_hash"]))]
+    others = {"processor": "device_name", "seed": "seed", "scenario hash": "scenario_hash"}
+    return rows + [(name, str(attributes[key])) for name, key in others.items()]
 
 
 def format_mixed_versions(attributes: Mapping[str, Any]) -> str:

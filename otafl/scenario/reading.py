@@ -81,7 +81,7 @@ def locate_files(value: Any, folder: FilePath | str, path: Path = ()) -> Any:
         own = () if path[1] == "zip" else split(str(path[1]))
         return [locate_files(one, folder, own) for one in value]
     if isinstance(value, Mapping) and ":" not in str(value.get("name", "")):
-        inner = {key: (*path, *split(key)) for key in value if isinstance(key, str)}
+        inner = {key: split(format_path((*path, key))) for key in value if isinstance(key, str)}
         return {key: locate_files(one, folder, inner.get(key, ())) for key, one in value.items()}
     if path == ("data", "dataset") and isinstance(value, str):  # a folder, or a name on the hub
         found = os.path.abspath(os.path.join(folder, os.path.expanduser(value)))

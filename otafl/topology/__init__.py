@@ -18,6 +18,8 @@ from otafl.topology.base import Rows, Topology
 
 __all__ = ["Rows", "build", "build_links", "locate_devices"]
 
+Links = tuple[Topology, LinkBudget, Channel]  # as `build_links` returns them
+
 
 def build(rows: Rows) -> Topology:
     """Build the topology of a stack's rows."""
@@ -27,20 +29,22 @@ def build(rows: Rows) -> Topology:
     return made
 
 
-def build_links(rows: Rows) -> tuple[Topology, LinkBudget, Channel]:
+def build_links(rows: Rows) -> Links:
     """Build the topology of rows, with the link budgets and the channel of its devices."""
     servers, sections = build(rows), [row.channel for row in rows.scenarios]
     budget, own = channels.build(sections, rows.scenarios[0].devices.count, rows.streams)
     return servers, budget, servers.get_uplink_channel(own)
 
 
-def locate_devices(rows: Rows) -> list[np.ndarray] | None:
+def locate_devices(rows: Rows, links: Links | None = None) -> list[np.ndarray] | None:
     """Locate the devices at the start, if the partition of the data needs their positions.
 
     Parameters
     ----------
     rows : Rows
         S trials with C servers each.
+    links : Links, optional
+        Those of the rows, which are built only if needed and not given.
 
     Returns
     -------
@@ -50,8 +54,7 @@ def locate_devices(rows: Rows) -> list[np.ndarray] | None:
     """
     if not rows.scenarios[0].data.partition.needs_positions:
         return None
-    servers, _, channel = build_links(rows)
-    trials = range(len(rows.scenarios) // rows.servers)
-    places = [servers.get_positions(channel, 0, trial) for trial in trials]
+    servers, _, channel = links or build_links(rows)
+    places = [servers.get_positions(channel, 0, trial) for trial in range(rows.trials.num_trials)]
     found = [one.device_m for one in places if one is not None]
     return found if len(found) == len(places) else None

@@ -108,9 +108,14 @@ def hash_otafl() -> str:
     return _hash_texts(*map(_read_bytes, sorted(OTAFL.rglob("*.py"))))
 
 
-def hash_file(path: str) -> str:
+def hash_file(path: Path | str) -> str:
     """Return the hash of a file; that of an empty one if it cannot be read."""
     return _hash_texts(_read_bytes(Path(path)))
+
+
+def hash_code(path: Path | str) -> str:
+    """Return the hash of a file of Python, without comments and layout; else as `hash_file`."""
+    return _hash_texts(_parse(_read_bytes(Path(path)))[1])
 
 
 def list_changed(before: Sources, after: Sources) -> list[str]:

@@ -12,7 +12,7 @@ from contract.small import scenario
 from rich.console import Console
 
 from otafl import sweeping
-from otafl.analysis.summary import print_ends
+from otafl.analysis.summary import format_mean_std, print_ends
 from otafl.analysis.tables import build_grid, build_text_table
 from otafl.report.tables import MAX_ROWS, build_value_tables
 
@@ -86,3 +86,19 @@ def test_a_skewed_airtime_has_its_median_beside_its_mean() -> None:
     lines = shown(ds, 200, variables=["airtime_s"])
     assert "median" in " ".join(lines)
     assert next(line for line in lines if "±" in line).split() == ["4.0", "±", "4.4", "2.000"]
+
+
+@pytest.mark.parametrize(("width", "tables"), [(40, 2), (200, 1)])
+def test_variables_that_are_asked_for_have_as_many_tables_as_they_need(
+    width: int, tables: int
+) -> None:
+    names = ["test_loss", "train_loss", "test_accuracy"]
+    ds = sweeping.run(scenario({"training.rounds": 1, "sweep": {"channel.snr_db": [0, 10]}}))
+    lines = shown(ds, width, variables=names)
+    assert max(map(len, lines)) <= width
+    rows = [line for line in lines if line.split()[:1] == ["10"]]
+    assert len(rows) == tables
+    for name in names:
+        values = ds[name].sel(snr_db=10).isel(round=-1).values
+        assert sum(format_mean_std(values) in row for row in rows) == 1
+    assert "no room" not in " ".join(lines)

@@ -93,6 +93,11 @@ def test_relative_paths_count_from_where_they_are_written(
     assert tree["sweep"]["topology"][1]["path"] == str(study / "weights.csv")
     merged, _ = add_base(tree, ProblemLocator(), study)
     assert merged["model"]["start"]["path"] == str(base / "w.pt")
+    (study / "swept.yaml").write_text(
+        "name: s\nchannel: trace\nsweep: {channel.path: [measured.npy]}\n"
+    )
+    tree, _ = read_file(Path("study/swept.yaml"))
+    assert tree["sweep"]["channel.path"] == [str(study / "measured.npy")]
     near, keys = str(tmp_path / "near.npy"), {"name": "trace", "path": "near.npy"}
     assert load_scenario("study/s.yaml", ["channel.path=near.npy"]).channel.path == near
     assert load_scenario({"name": "s", "channel": keys}).channel.path == near
