@@ -13,6 +13,7 @@ import pytest
 from contract.small import ALGORITHMS, engine
 from support.operations import Counted
 
+from otafl.algorithms import parameters
 from otafl.algorithms.base import Algorithm
 from otafl.core.contracts import Workload
 from otafl.core.rng import Streams
@@ -241,6 +242,12 @@ def is_counted(name: str, case: str) -> bool:
 # examples: methods with many operations a step
 FAST = dict.fromkeys(("zeroth_order", "tdpfed", "pfedbred", "pfedme", "fedamp"), "one step")
 """Cases of the fast tests other than many steps."""
+
+@pytest.fixture(autouse=True)
+def _tensor_operations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Train by tensor operations, which torch can count."""
+    monkeypatch.setattr(parameters, "choose_kernel", lambda *given: None)
+
 
 ALL = [
     pytest.param(
