@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from page import name_machine
 from timing import Pair, side_by_side
 from torch import Tensor
 from torch.nn import functional
@@ -64,7 +65,7 @@ def main() -> None:
     print("Made by `OMP_NUM_THREADS=1 python benchmarks/adapters.py`: things to compare are run in")
     print("turn; ratios of processor time are medians of the pairs, with their range.\n")
     print(f"{DEVICES} devices, {SAMPLES} images each, {model.num_params:,} weights, rank {RANK} on")
-    print(f"{' and '.join(ADAPTED)}, one thread, torch {torch.__version__}\n")
+    print(f"{' and '.join(ADAPTED)}, one thread, {name_machine()}\n")
     print("| a step of all devices, compared with | ms | times as long as a shared backbone |")
     print("|---|---|---|")
     others: dict[str, Callable[[], object]] = {

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 import simpy
 import torch
+from page import name_machine
 
-import otafl
 from otafl.clock.array_clock import ArrayClock
 from otafl.clock.event_clock import EventClock
 from otafl.clock.trial_clock import TrialClock
@@ -245,8 +245,7 @@ def main() -> None:
     print("# What simulated time costs\n")
     print("Made by `OMP_NUM_THREADS=1 python benchmarks/clock.py > benchmarks/clock.md`:")
     print("processor time of one thread; medians, shares and ratios with their range.\n")
-    versions = f"torch {torch.__version__}, simpy {simpy.__version__}, otafl {otafl.__version__}"
-    print(f"{versions}, Python {platform.python_version()}, {platform.machine()}\n")
+    print(f"{name_machine()}, simpy {simpy.__version__}, Python {platform.python_version()}\n")
     print("| case | figure | measured |\n|---|---|---|")
     for name in sys.argv[1:] or TABLES:
         TABLES[name]()

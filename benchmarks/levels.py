@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from page import name_machine
 from timing import side_by_side
 
 from otafl.core import registry
@@ -30,9 +31,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=5)
     args = parser.parse_args()
     torch.set_num_threads(1)
-    print(
-        f"One device, {SAMPLES} samples of {SIDE}x{SIDE}, one thread, torch {torch.__version__}\n"
-    )
+    print(f"One device, {SAMPLES} samples of {SIDE}x{SIDE}, one thread, {name_machine()}\n")
     print("| model | size | parameters | MACs | training step | inference |")
     print("|---|---|---|---|---|---|")
     for name, settings, widths in MODELS:

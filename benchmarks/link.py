@@ -5,13 +5,12 @@ python benchmarks/link.py > benchmarks/link.md
 
 from __future__ import annotations
 
-import platform
 from typing import Any
 
 import torch
+from page import name_machine
 from timing import seconds, side_by_side
 
-import otafl
 from otafl.core.contracts import Cohort, Group
 from otafl.core.rng import Streams
 from otafl.scenario import load_scenario
@@ -132,8 +131,7 @@ def main() -> None:
     print("# The physical layer's speed\n")
     print("Made by `python benchmarks/link.py > benchmarks/link.md`; things to compare are")
     print("run in turn, A B A B, and ratios are medians of the pairs.\n")
-    cores, processor = torch.get_num_threads(), platform.processor() or platform.machine()
-    print(f"torch {torch.__version__}, {cores} threads, {processor}, otafl {otafl.__version__}\n")
+    print(f"{name_machine()}, {torch.get_num_threads()} threads\n")
     print("| case | figure | measured |\n|---|---|---|")
     bandwidth()
     antennas()

@@ -8,7 +8,6 @@ draws two figures.
 from __future__ import annotations
 
 import argparse
-import platform
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -18,12 +17,11 @@ import inference_time
 import numpy as np
 import torch
 from matplotlib import pyplot as plt
-from page import header, normal, orthonormal_point, row, three
+from page import header, name_machine, normal, orthonormal_point, row, three
 from timing import seconds
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-import otafl
 from otafl.algorithms.low_rank.fedrlr import FedRLR
 from otafl.core.contracts import Batch, Cohort, Context, LocalContext, Received, Tensors
 from otafl.core.rng import Streams
@@ -259,8 +257,7 @@ def main() -> None:
     figures = parser.parse_args().figures
     torch.set_num_threads(1)
     print(PAGE)
-    processor = platform.processor() or platform.machine()
-    print(f"torch {torch.__version__}, otafl {otafl.__version__}, {processor}, float32")
+    print(f"{name_machine()}, float32")
     print(ROUND)
     with torch.inference_mode():
         found = cost_section()

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from page import name_machine
 from timing import side_by_side
 from torch import Tensor
 from torch.nn import functional
@@ -52,7 +53,7 @@ class ChannelsFirst(Network):
 
 def main() -> None:
     torch.set_num_threads(1)
-    print(f"{DEVICES} devices, {SAMPLES} samples, one thread, torch {torch.__version__}\n")
+    print(f"{DEVICES} devices, {SAMPLES} samples, one thread, {name_machine()}\n")
     print("| layer | grouped, ms | a call each | channels first |\n|---|---|---|---|")
     for layer in LAYERS:
         few = 3 if layer[0] >= 64 else 5

@@ -15,13 +15,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from inference_time import build_factored, chain
-from page import header, orthonormal_point, row, three
+from page import header, name_machine, orthonormal_point, row, three
 from torch import nn
 from torch.utils.benchmark import Timer
 
-import otafl
 from otafl.exporting import deployment, formats
-from otafl.results.origins import get_device_name
 
 if TYPE_CHECKING:
     from otafl.exporting.formats import Run
@@ -80,8 +78,7 @@ def main() -> None:
         "score one image on one thread. They take turns. A cell has the median time in µs\n"
         "and the dense model's time over it, as the median and the middle half of 25 repeats.\n"
     )
-    processor = get_device_name("cpu")
-    print(f"torch {torch.__version__}, otafl {otafl.__version__}, {processor}, float32\n")
+    print(f"{name_machine()}, float32\n")
     for widths in NETWORKS:
         models = build(widths)
         with tempfile.TemporaryDirectory() as folder:

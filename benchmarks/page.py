@@ -5,7 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+import otafl
 from otafl.factorised.lowrank import LowRank
+from otafl.results.origins import get_device_name
 
 
 def normal(seed: int, *shape: int) -> Tensor:
@@ -17,6 +19,11 @@ def orthonormal_point(m: int, n: int, rank: int, rows: int = 1) -> LowRank:
     u, v = (torch.linalg.qr(normal(i, rows, side, rank))[0] for i, side in ((2, m), (3, n)))
     s = torch.linspace(2.0, 1.0, rank).repeat(rows, 1)
     return LowRank(u.mT.contiguous().mT, s, v.mT.contiguous().mT)
+
+
+def name_machine() -> str:
+    """Return the versions and the processor."""
+    return f"torch {torch.__version__}, otafl {otafl.__version__}, {get_device_name('cpu')}"
 
 
 def duration(time_s: float) -> str:

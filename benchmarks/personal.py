@@ -9,20 +9,18 @@ The samples are random numbers of Fashion-MNIST's size: what they are does not c
 from __future__ import annotations
 
 import argparse
-import platform
 import statistics
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
-from page import header, row, three
+from page import header, name_machine, row, three
 from plain_loop import PlainFedAvg, mlp
 from timing import seconds
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-import otafl
 from otafl.data import DataSet
 from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
@@ -231,8 +229,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=7, help="rounds of each to time")
     chosen = parser.parse_args()
     print(PAGE)
-    processor = platform.processor() or platform.machine()
-    print(f"\ntorch {torch.__version__}, otafl {otafl.__version__}, {processor}, float32")
+    print(f"\n{name_machine()}, float32")
     for threads in chosen.threads:
         section(threads, chosen.turns)
 

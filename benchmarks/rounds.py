@@ -14,11 +14,10 @@ from typing import Any
 
 import torch
 from link import Uplink
-from page import header, row
+from page import header, name_machine, row
 from timing import side_by_side
 from torch.utils._python_dispatch import TorchDispatchMode
 
-import otafl
 from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
 from otafl.scenario import expand, load_scenario
@@ -119,7 +118,7 @@ def main() -> None:
     print("Made by `OMP_NUM_THREADS=1 python benchmarks/rounds.py > benchmarks/rounds.md`.")
     print("Things to compare run in turn, A B A B; times are processor seconds of one thread, and")
     print("ratios medians of 11 pairs with their range.\n")
-    print(f"torch {torch.__version__}, otafl {otafl.__version__}\n")
+    print(f"{name_machine()}\n")
     header("case", "figure", "measured")
     compare_uplink()
     count_operations()

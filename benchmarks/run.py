@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import gc
-import platform
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from page import name_machine
 from plain_loop import PlainFedAvg, mlp
 from timing import Pair, seconds, side_by_side
 from torch import Tensor
@@ -242,8 +242,7 @@ def row(title: str, what: str, value: str) -> None:
 def main() -> None:
     print("# Benchmarks\n\nMade by `python benchmarks/run.py > benchmarks/run.md`: things to")
     print("compare are run in turn, A B A B; ratios are medians of the pairs, with their range.\n")
-    cores, processor = torch.get_num_threads(), platform.processor() or platform.machine()
-    print(f"torch {torch.__version__}, {cores} threads, {processor}, otafl {otafl.__version__}\n")
+    print(f"{name_machine()}, {torch.get_num_threads()} threads\n")
     print("| case | figure | measured |\n|---|---|---|")
     stacking("FedRLR, 784-256-256-10, K=10, batch 6, R=4, GBMA", FEDRLR, 200)
     small = {**FEDRLR, "data": "digits", "model": {"name": "mlp", "hidden": [32]}}

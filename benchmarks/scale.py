@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import platform
 import resource
 import statistics
 import subprocess
@@ -26,7 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from page import header, row, three
+from page import header, name_machine, row, three
 
 import otafl
 from otafl.data import DataSet
@@ -306,7 +305,7 @@ def main() -> None:
         f"{ROUNDS} with the range. A slope is the exponent of time in size from the row above: 1 is"
     )
     print("proportional, 0 is free. Memory is what the size adds to the imports.\n")
-    print(f"torch {torch.__version__}, otafl {otafl.__version__}, {platform.machine()}")
+    print(name_machine())
     stop = 2 if given.small else None
     found = {}
     for axis in given.axes:

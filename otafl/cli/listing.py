@@ -56,7 +56,12 @@ def list_(
         print_pairs(out, zip(tables[name], texts, strict=True), name)
     else:
         found = [table for table, names in tables.items() if name in names]
-        sections = {} if found else _find_sections()
+        sections: dict[str, type[BaseModel]] = {}
+        if not found:  # sections choose no component, and need the whole schema
+            from otafl.scenario import Scenario
+            from otafl.scenario.key_descriptions import find_sections
+
+            sections = find_sections(Scenario)
         if name in sections:
             out.print(name, style="bold")
             out.print(_reflow(inspect.cleandoc(sections[name].__doc__ or "")))
@@ -95,14 +100,6 @@ def _explain(out: Console, table: str, name: str) -> None:
         for reference in about.references:
             out.print(Padding(reference, (0, 0, 0, 2)))
     out.print()
-
-
-def _find_sections() -> dict[str, type[BaseModel]]:
-    """Find the sections that choose no component; it imports the whole schema."""
-    from otafl.scenario import Scenario
-    from otafl.scenario.key_descriptions import find_sections
-
-    return find_sections(Scenario)
 
 
 def _print_settings(

@@ -54,7 +54,7 @@ class EventClock(Clock):
     ) -> None:
         self._num_trials, self._devices = hardware.flops_per_s.shape
         self.trials = [
-            TrialClock(hardware.select_trial(trial), rules[trial], lives[trial], log)
+            TrialClock(hardware.select_rows(trial), rules[trial], lives[trial], log)
             for trial in range(self._num_trials)
         ]
 

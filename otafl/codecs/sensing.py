@@ -68,16 +68,11 @@ class Sensing:
             self._matrices[key] = normal / rows**0.5
         return self._matrices[key]
 
-    def get_threshold(self, rows: int, columns: int) -> float:
-        """Return the threshold of a matrix [m, n]."""
-        own: float | str = self._settings.threshold
-        return compute_default_threshold(rows, columns) if isinstance(own, str) else own
-
     def recover(self, measured: Tensor, matrix: Tensor) -> Tensor:
         """Recover x [..., n] from measurements A x [..., m]."""
-        return run_amp(
-            measured, matrix, self._settings.iterations, self.get_threshold(*matrix.shape)
-        )
+        own: float | str = self._settings.threshold
+        threshold = compute_default_threshold(*matrix.shape) if isinstance(own, str) else own
+        return run_amp(measured, matrix, self._settings.iterations, threshold)
 
 
 MEASURED = "measured"

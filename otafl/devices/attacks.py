@@ -274,18 +274,15 @@ class ALittleIsEnough(Attack):
     not given"""
 
     def change_update(self, attacked: Attacked) -> Tensors:
-        z, trial = self._get_deviations(attacked), attacked.trial[attacked.rows]
+        z, trial = compute_deviations(*attacked.count_rows()), attacked.trial[attacked.rows]
+        if self.deviations is not None:
+            z.fill_(self.deviations)
         sent = {}
         for name, block in attacked.group.masked_tensors.items():
             mean = attacked.compute_honest_mean(block)
             spread = attacked.compute_honest_deviation(block, mean)
             sent[name] = (mean - unsqueeze_like(z, mean) * spread)[trial]
         return attacked.replace_own(sent)
-
-    def _get_deviations(self, attacked: Attacked) -> Tensor:
-        """Return z [S]."""
-        found = compute_deviations(*attacked.count_rows())
-        return found if self.deviations is None else torch.full_like(found, self.deviations)
 
 
 def compute_deviations(num_devices: Tensor, num_honest: Tensor) -> Tensor:

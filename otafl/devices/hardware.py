@@ -87,12 +87,11 @@ class Hardware:
         names = [part.name for part in fields(Hardware)]
         return Hardware(*(_stack_trials([getattr(one, name) for one in trials]) for name in names))
 
-    def select_trial(self, trial: int) -> Hardware:
-        """Return the hardware [K] of a trial, in the same memory."""
-        return Hardware(*(getattr(self, part.name)[trial] for part in fields(Hardware)))
+    def select_rows(self, *at: np.ndarray | int) -> Hardware:
+        """Return entries of each array by indices, such as trial [N] and device [N] of [S, K].
 
-    def select_rows(self, *at: np.ndarray) -> Hardware:
-        """Return entries of each array by indices, such as trial [N] and device [N] of [S, K]."""
+        Of a trial alone they are in the same memory.
+        """
         return Hardware(*(getattr(self, part.name)[at] for part in fields(Hardware)))
 
     @functools.cached_property

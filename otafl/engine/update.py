@@ -313,12 +313,10 @@ def convert_delivered_masks(
     for sent, own, rows in zip(
         update.payload, update.original_payload, delivered_masks, strict=True
     ):
+        fits = rows.shape[1] in (1, own.num_coordinates)
         if codec.has_memory and own.route == "uplink":
             out.append(torch.ones_like(rows[:, :1]))
-        elif sent.tensors.keys() == own.tensors.keys() and rows.shape[1] in (
-            1,
-            own.num_coordinates,
-        ):
+        elif fits and sent.tensors.keys() == own.tensors.keys():
             out.append(rows)
         else:
             out.append(rows.all(1, keepdim=True))

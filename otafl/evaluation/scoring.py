@@ -148,29 +148,24 @@ class FineTuner:
             rate = tuning.learning_rate[flat_index // self.data.num_devices]
             for _ in range(tuning.num_steps):
                 batch = self.data.draw_test_batch(self.round, step, flat_index)
-                params = _take_step(self.loss, self.predict_fn, params, batch, rate)
+                params = self._take_step(params, batch, rate)
                 step += 1
         return params
 
-
-def _take_step(
-    loss_fn: Loss, predict: PredictFn, params: Tensors, batch: Batch, rate: Tensor
-) -> Tensors:
-    """Return the parameters after a step of SGD; integers, such as a row's trial, stay."""
-    with torch.inference_mode(False), torch.enable_grad():  # which saves no inference tensors
-        copies = {name: value.clone() for name, value in params.items()}
-        leaves = {n: one.requires_grad_() for n, one in copies.items() if one.is_floating_point()}
-        weight = None if batch.weight is None else batch.weight.clone()
-        batch = Batch(batch.x.clone(), batch.y.clone(), weight)
-        loss = loss_fn.compute_mean(predict(copies, batch.x), batch)
-        found = torch.autograd.grad(loss.sum(), list(leaves.values()), allow_unused=True)
-    grads = dict(zip(leaves, found, strict=True))
-    return {
-        name: value
-        if (grad := grads.get(name)) is None
-        else value - unsqueeze_like(rate, value) * grad
-        for name, value in params.items()
-    }
+    def _take_step(self, params: Tensors, batch: Batch, rate: Tensor) -> Tensors:
+        """Return the parameters after a step of SGD; integers, such as a row's trial, stay."""
+        with torch.inference_mode(False), torch.enable_grad():  # which saves no inference tensors
+            copies = {name: value.clone() for name, value in params.items()}
+            leaves = {n: b.requires_grad_() for n, b in copies.items() if b.is_floating_point()}
+            weight = None if batch.weight is None else batch.weight.clone()
+            batch = Batch(batch.x.clone(), batch.y.clone(), weight)
+            loss = self.loss.compute_mean(self.predict_fn(copies, batch.x), batch)
+            found = torch.autograd.grad(loss.sum(), list(leaves.values()), allow_unused=True)
+        moved = dict(params)
+        for name, grad in zip(leaves, found, strict=True):
+            if grad is not None:
+                moved[name] = params[name] - unsqueeze_like(rate, grad) * grad
+        return moved
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from pydantic import Field
 from torch import Tensor
 
 from otafl.core.compiled_module import load_loops
-from otafl.core.contracts import LocalData, Samples
+from otafl.core.contracts import LocalData
 from otafl.losses.cross_entropy import CrossEntropy
 from otafl.models.base import Count, Model
 from otafl.models.layer_contract import Channels
@@ -61,11 +61,8 @@ MAX_SAMPLES = 1 << 20
 MAX_PRODUCTS = 1 << 25
 """Largest number of products with weights for which one thread is faster than three or more."""
 
-Trainer = Callable[[Samples, Tensor, Tensor, Tensor], Tensor]
-"""Samples, received parameters, step sizes and memory for the increments -> mean losses."""
 
-
-def choose_kernel(model: Model, received: Tensor, work: LocalData) -> Trainer | None:
+def choose_kernel(model: Model, received: Tensor, work: LocalData) -> Callable[..., Tensor] | None:
     """Choose how plain SGD trains rows from received parameters.
 
     Parameters
@@ -80,6 +77,7 @@ def choose_kernel(model: Model, received: Tensor, work: LocalData) -> Trainer | 
     Returns
     -------
     callable or None
+        Map from samples, received parameters, step sizes and memory for the increments to losses:
         `dense_kernel.write_increments` for softmax regression, and a perceptron without dropout,
         with the cross-entropy in float32 on a CPU, up to the sizes `MAX_WEIGHTS`, `MAX_SAMPLES`
         and, if torch has more than two threads, `MAX_PRODUCTS`. Otherwise, and without Numba, None
@@ -90,8 +88,7 @@ def choose_kernel(model: Model, received: Tensor, work: LocalData) -> Trainer | 
     assert isinstance(model, LayeredModel)
     samples = len(received) * work.steps * work.batch_size
     fits = samples <= MAX_SAMPLES and model.macs <= MAX_WEIGHTS
-    if torch.get_num_threads() > 2:
-        fits = fits and samples * model.macs <= MAX_PRODUCTS
+    fits = fits and (torch.get_num_threads() <= 2 or samples * model.macs <= MAX_PRODUCTS)
     if not fits or model.uses_dropout or received.dtype != torch.float32:
         return None
     kernel = load_loops("otafl.models.dense_kernel", received.device)

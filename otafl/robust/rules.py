@@ -141,16 +141,12 @@ def find_coefficients(inputs: Inputs) -> Tensor:
         weight = torch.where(spread > 0, weight, present)
         new = weight / weight.sum(1, keepdim=True).clamp_min(1e-300)
         if step % LOOK_EVERY == LOOK_EVERY - 1:
-            moved = _compute_squared_norm(new - a, squared).sqrt()
+            d = new - a  # coefficients of a difference, whose sum is 0
+            moved = (-0.5 * torch.einsum("si,sij,sj->s", d, squared, d)).clamp_min(0.0).sqrt()
             if bool((moved <= 0.01 * ACCURACY * spread[:, 0]).all()):
                 return new
         a = new
     return a
-
-
-def _compute_squared_norm(d: Tensor, squared: Tensor) -> Tensor:
-    """Compute |sum_i d_i x_i|^2 [S] of coefficients [S, n] whose sum is 0."""
-    return (-0.5 * torch.einsum("si,sij,sj->s", d, squared, d)).clamp_min(0.0)
 
 
 def _compute_distances(a: Tensor, squared: Tensor) -> Tensor:

@@ -68,9 +68,11 @@ class ProblemLocator:
 
     def make_error(self, problems: Iterable[Problem]) -> ScenarioError:
         """Return all problems as one error, in the order of the file."""
-        found = {
-            self._format_line(problem): self._make_sort_key(problem.path) for problem in problems
-        }
+        found = {}
+        for problem in problems:
+            override, place = self._find_override(problem.path), self._find_place(problem.path)
+            order = override is not None, place[0] != self.label, *place
+            found[self._format_line(problem)] = order
         return ScenarioError(sorted(found, key=found.__getitem__))
 
     def _format_line(self, problem: Problem) -> str:
@@ -96,10 +98,6 @@ class ProblemLocator:
         """Return file and place of the key, or of the section without it; 0, 0 without a file."""
         found = _find_nearest_path(path, self.places)
         return (self.label, 0, 0) if found is None else self.places[found]
-
-    def _make_sort_key(self, path: Path) -> tuple[bool, bool, str, int, int]:
-        place = self._find_place(path)
-        return self._find_override(path) is not None, place[0] != self.label, *place
 
 
 def _find_nearest_path(path: Path, paths: Container[Path]) -> Path | None:

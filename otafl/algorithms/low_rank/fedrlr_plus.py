@@ -203,8 +203,11 @@ class FedRLRPlus(Algorithm):
             steps.append(lowrank.make_tangent(at, step * a, step * b))
         state: c.Tensors = {}
         moved = [lowrank.reorthonormalise(to) for to in lowrank.retract(points, steps)]
-        for i, (at, to, momentum) in enumerate(zip(points, moved, momenta, strict=True)):
-            state |= name_point(i, to) | _transport_momentum(i, at, momentum, to)
+        for i, (at, to, (a, b)) in enumerate(zip(points, moved, momenta, strict=True)):
+            # the momentum A V^T + U B^T is projected on the tangent space at the new point
+            xi_v = a @ (at.v.mT @ to.v) + at.u @ (b.mT @ to.v)
+            xi_u = at.v @ (a.mT @ to.u) + b @ (at.u.mT @ to.u)
+            state |= name_point(i, to) | {f"d{i}": xi_v, f"e{i}": lowrank.project_out(to.v, xi_u)}
         return state
 
     def build_views(self, server: c.Tensors, devices: c.Tensors) -> Views:
@@ -235,13 +238,3 @@ class FedRLRPlus(Algorithm):
             products = self.model.count_products(layer.weight) * workload.effective_batch_size
             total += workload.num_steps * (products * rank * of_sample + step)
         return total
-
-
-def _transport_momentum(
-    layer: int, point: LowRank, momentum: tuple[Tensor, Tensor], target: LowRank
-) -> c.Tensors:
-    """Project a layer's momentum A V^T + U B^T on the tangent space at another point."""
-    a, b = momentum
-    xi_v = a @ (point.v.mT @ target.v) + point.u @ (b.mT @ target.v)
-    xi_u = point.v @ (a.mT @ target.u) + b @ (point.u.mT @ target.u)
-    return {f"d{layer}": xi_v, f"e{layer}": lowrank.project_out(target.v, xi_u)}

@@ -100,7 +100,7 @@ class Compute(Settings):
         """
         before = first if self.is_in_order else 0
         columns = {
-            name: _to_single(column[before:])
+            name: column[:1] if column.strides == (0,) else column[before:]  # one number in memory
             for name, column in self.list_columns(before + devices, generator).items()
         }
         frequency = columns["flops_per_s"] / columns["flops_per_cycle"]
@@ -188,11 +188,6 @@ def build_own_columns(rows: Sequence[Quantities]) -> Columns:
 def to_number(value: float | None) -> float:
     """Return a quantity as a number, inf for one without a bound."""
     return np.inf if value is None else value
-
-
-def _to_single(values: np.ndarray) -> np.ndarray:
-    """Return a quantity [K] that is one number in memory as [1]."""
-    return values[:1] if values.strides == (0,) else values
 
 
 def get_bounds(name: str) -> dict[str, Any]:

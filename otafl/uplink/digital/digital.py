@@ -235,7 +235,11 @@ class Digital(Transport):
         if settings.divides_by_probability:
             probability = self._compute_delivery_probability(delivery, bits / most, power, h)
             divide_weights(delivery, probability, settings, self.parts)
-        arrived = self._carry_packets(delivery, sends, rate, scheme, snr)
+        if self._coded is None:
+            arrived = sends & (rate <= bits_a_use(snr / self._gap[..., None]) * (1.0 + ROUNDING))
+        else:
+            flat_snr = torch.expm1(torch.log1p(snr).mean(-1))  # of the same capacity
+            arrived = sends & self._coded.send(delivery, scheme.where(sends, -1), flat_snr)
         read = {} if depth is None else quantise_to_fit(delivery, depth, self.streams)
         uses, arrived = repeat_packets(limits, cost, arrived)
         time, bits = time * sends * uses, bits * sends * uses
@@ -341,12 +345,3 @@ class Digital(Transport):
         supported = efficiency <= believed[..., None] * (1.0 + ROUNDING)
         rate, scheme = (efficiency * supported).max(-1)
         return rate, scheme
-
-    def _carry_packets(
-        self, delivery: Delivery, sends: Tensor, rate: Tensor, scheme: Tensor, snr: Tensor
-    ) -> Tensor:
-        """Carry the packets over the channel, and return those without errors, bool [S, K]."""
-        if self._coded is None:
-            return sends & (rate <= bits_a_use(snr / self._gap[..., None]) * (1.0 + ROUNDING))
-        flat_snr = torch.expm1(torch.log1p(snr).mean(-1))  # of the same capacity
-        return sends & self._coded.send(delivery, scheme.where(sends, -1), flat_snr)
