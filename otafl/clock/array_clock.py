@@ -142,13 +142,14 @@ class ArrayClock(Clock):
             asleep = self._asleep_s.reshape(-1)
             spent[IDLE, cell] += self._sleep_w[at] * np.maximum(0.0, self._sent_s - asleep[cell])
             asleep[cell] = stop_s
-        seconds = {
-            RECEIVE: self._began_s - self._sent_s,
-            IDLE: opened_s - self._ready_s,
-            CIRCUIT: stop_s - opened_s,
+        spans = {
+            RECEIVE: (self._sent_s, self._began_s),
+            IDLE: (self._ready_s, opened_s),
+            CIRCUIT: (opened_s, stop_s),
         }
         for cause, watts in self._watts.items():
-            spent[cause, cell] += watts[at] * seconds[cause]
+            since_s, until_s = spans[cause]
+            spent[cause, cell] += watts[at] * (until_s - since_s)
         spent[COMPUTE, cell] += self._compute_w * (self._ready_s - self._began_s)
         spent[TRANSMIT, cell] += np.where(stop_s > opened_s, joules.reshape(-1)[cell], 0.0)
         self._now_s = np.where(self._running, self._opened_s + airtime_s, self._now_s)

@@ -94,9 +94,8 @@ class Cohorts:
 
     def _build_cohort(self, selected_mask: np.ndarray, t: int) -> Cohort:
         """Return the cohort of the selected devices [S, K]."""
-        flat_index = np.flatnonzero(selected_mask)
-        rows = torch.from_numpy(np.stack([flat_index, *divmod(flat_index, self._num_devices)]))
-        place, trial, device = rows.to(self.sample_share.device)
+        place = torch.from_numpy(np.flatnonzero(selected_mask)).to(self.sample_share.device)
+        trial, device = place // self._num_devices, place % self._num_devices
         counts = tuple(selected_mask.sum(1).tolist())
         share = self._normalised_share[place]
         return Cohort.create(trial, device, share, counts, self._num_devices, version=t)

@@ -114,9 +114,11 @@ def _differentiate(z: Any, bias: Any, label: Any, share: Any, rate: Any) -> floa
             z[c, b] = math.exp(z[c, b] - top)
             total += z[c, b]
         loss += share[b] * (math.log(total) - right)
+        step = rate * share[b]
+        scale = step / total
         for c in range(len(bias)):
-            z[c, b] *= rate * share[b] / total
-        z[label[b], b] -= rate * share[b]
+            z[c, b] *= scale
+        z[label[b], b] -= step
     z[:, len(label) :] = 0
     return loss
 
