@@ -314,7 +314,7 @@ def main() -> None:
         found["sweep points" if axis == "points" else axis] = sizes, times
     if given.figure:
         draw(found, given.figure)
-        print(f"\n![Processor seconds by size](reference/{given.figure.name})")
+        print(f"\n![Processor seconds by size](../results/pictures/{given.figure.name})")
 
 
 if __name__ == "__main__":

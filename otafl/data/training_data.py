@@ -179,11 +179,6 @@ class TrainingData:
             self._presence = count_classes(self.y[self.index], self.count, self.classes)
         return self._presence[flat_index]
 
-    @property
-    def has_classes(self) -> bool:
-        """Whether labels are classes."""
-        return self.y.dim() == 1
-
     def gather(self, sample: Tensor, weight: Tensor | None) -> Batch:
         """Return copies of the samples [n, B]."""
         x = torch.embedding(self.flat_x, sample)  # index_select that keeps the shape, in one call
@@ -258,14 +253,21 @@ class CohortData:
         """List the samples of all local steps, those of `draw_batch`, as `contracts.LocalData`."""
         data, row = self._data, self._flat_index
         is_changed = self._has_keys or self._flipped_mask is not None or data.augment is not None
-        if is_changed or self._epochs is not None or not data.has_classes:
+        if is_changed or not self.has_classes:
             return None
+        weight = data.compute_batch_weight(row)
+        if self._epochs is not None:
+            drawn = [self._epochs.draw(step, 0) for step in range(self.steps)]
+            rows = torch.stack([sample for sample, _ in drawn])
+            equal = rows.new_full(rows.shape[1:], 1.0 / data.batch_size, dtype=data.streams.dtype)
+            weights = torch.stack([equal if own is None else own for _, own in drawn])
+            return Samples(data.flat_x, data.y, rows, weights)
         if self._ahead:
             rows = data.draw_ahead(int(self.round), 0).index_select(1, row)
         else:
             ticks = _make_step_keys(self.round, 1, 0, self.steps, row.device)
             rows = data.draw_samples(ticks, row, 0)
-        return Samples(data.flat_x, data.y, rows, data.compute_batch_weight(row))
+        return Samples(data.flat_x, data.y, rows, None if weight is None else weight[None])
 
     def draw_keys(self, step: int, draw_index: int = 0) -> Tensor | None:
         """Draw the keys of a local step, int64 [n]; None if the model needs none.
@@ -311,7 +313,7 @@ class CohortData:
     @property
     def has_classes(self) -> bool:
         """Whether labels are classes."""
-        return self._data.has_classes
+        return self._data.y.dim() == 1
 
     def take(self, row_index: Tensor) -> CohortData:
         """Return the local data of the rows row_index [n] int64, which must be ordered by trial."""

@@ -57,7 +57,7 @@ def write_increments(
     share, loss = samples.weight, torch.empty_like(rate)
     if share is None:
         size = samples.rows.shape[2]
-        share = rate.new_full((1, size), 1.0 / size)
+        share = rate.new_full((1, 1, size), 1.0 / size)
     given = samples.x, samples.y, samples.rows, share, start, rate
     arrays = *(one.contiguous().numpy() for one in given), increment.numpy(), loss.numpy()
     shapes = [(after + after % 2, before) for before, after in pairwise(widths)]
@@ -201,7 +201,8 @@ def _train(arrays: Any, outputs: Any, slope: Any, first: Any, weight: Any) -> No
                 bias = biases[layer - 1, : outputs[layer - 1]]
                 _activate(z[layer - 1], bias, slope, h[layer - 1])
                 _score(h[layer - 1], place, weight[layer], z[layer])
-            shares, bias = share[min(row, len(share) - 1)], biases[layers - 1, : outputs[-1]]
+            bias = biases[layers - 1, : outputs[-1]]
+            shares = share[min(step, len(share) - 1), min(row, share.shape[1] - 1)]
             total += _differentiate(z[layers - 1], bias, label, shares, rate[row])
             for layer in range(layers - 1, 0, -1):
                 _backpropagate(z[layer], weight[layer], h[layer - 1], slope, z[layer - 1])

@@ -29,12 +29,14 @@ INPUTS, CLASSES, SAMPLES = 11, 5, 90
 EQUAL = [[20, 20, 20, 20], [15, 15, 15, 15]]
 UNEQUAL = [[20, 3, 7, 12], [1, 30, 5, 2]]
 CASES = {
-    "one device of one sample": ([[1]], 1, 1),
-    "many devices": (EQUAL, 6, 3),
-    "all samples, unequally many": (UNEQUAL, 30, 2),
-    "unequal shares of a minibatch": (UNEQUAL, 8, 4),
+    "one device of one sample": ([[1]], 1, 1, None),
+    "many devices": (EQUAL, 6, 3, None),
+    "all samples, unequally many": (UNEQUAL, 30, 2, None),
+    "unequal shares of a minibatch": (UNEQUAL, 8, 4, None),
+    "epochs": ([[10, 14], [15, 9]], 8, 1, 3),
+    "epochs of whole minibatches": ([[10, 10], [10, 10]], 5, 1, 2),
 }
-"""Samples of each device of each trial, of a minibatch, and local steps."""
+"""Samples of each device of each trial, of a minibatch, local steps, and epochs in their place."""
 
 
 HIDDEN: dict[str, dict[str, Any]] = {
@@ -114,8 +116,8 @@ def train_by_loops(
 def test_looped_twin_and_tensor_operations(
     case: str, layers: str, reserves: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sizes, batch_size, steps = CASES[case]
-    data, cohort = make_data(sizes, batch_size, steps), make_cohort(sizes)
+    sizes, batch_size, steps, epochs = CASES[case]
+    data, cohort = make_data(sizes, batch_size, steps, epochs=epochs), make_cohort(sizes)
     model, slope = make_model(**HIDDEN[layers]), 0.1 * ("activation" in HIDDEN[layers])
     widths = [INPUTS, *HIDDEN[layers].get("hidden", ()), CLASSES]
     n, width = cohort.num_rows, model.num_params
@@ -137,7 +139,7 @@ def test_looped_twin_and_tensor_operations(
         increment, loss = train()
     assert torch.equal(room, increment) is reserves
     work = data.select_cohort(2, cohort)
-    batches = [work.draw_batch(step) for step in range(steps)]
+    batches = [work.draw_batch(step) for step in range(work.steps)]
     for row in range(n):
         old = received.tensors[c.MODEL][row].numpy()
         wanted, mean = train_by_loops(old, widths, slope, batches, row, float(rate[row]))
@@ -216,26 +218,28 @@ def test_other_local_work_takes_tensor_operations(
     assert rounds.run_round(0).loss.isfinite().all()
 
 
-@pytest.mark.parametrize("rounds_ahead", [1, 64])
-def test_listed_samples_are_those_of_minibatches(rounds_ahead: int) -> None:
-    data, cohort = make_data(UNEQUAL, 8, 4), make_cohort(UNEQUAL)
+@pytest.mark.parametrize(("rounds_ahead", "epochs"), [(1, None), (64, None), (1, 3)])
+def test_listed_samples_are_those_of_minibatches(rounds_ahead: int, epochs: int | None) -> None:
+    sizes = [[10, 14, 9], [15, 13, 10]] if epochs else UNEQUAL  # two steps in an epoch
+    data, cohort = make_data(sizes, 8, 4, epochs=epochs), make_cohort(sizes)
     data.rounds_ahead = rounds_ahead
-    for rows in (cohort, cohort.slice_rows(2, 7)):
+    for rows in (cohort, cohort.slice_rows(2, 5)):
         work = data.select_cohort(5, rows)
         listed = work.list_samples()
+        assert listed is not None
+        assert len(listed.rows) == work.steps
         for step in range(work.steps):
-            batch = work.draw_batch(step)
+            batch, weight = work.draw_batch(step), listed.weight[min(step, len(listed.weight) - 1)]
             assert torch.equal(listed.x[listed.rows[step]], batch.x)
             assert torch.equal(listed.y[listed.rows[step]], batch.y)
-            assert torch.equal(listed.weight, batch.weight)
+            whole = torch.full_like(weight, 1 / 8) if batch.weight is None else batch.weight
+            assert torch.equal(weight, whole)
 
 
 def test_changed_minibatches_are_not_listed() -> None:
     work, cohort = make_work(), make_cohort([[12, 12]])
     assert work.list_samples() is not None
     assert work.flip_labels(torch.ones(8, dtype=torch.bool)).list_samples() is None
-    data = make_data([[12, 12]], 4, 2, epochs=2)
-    assert data.select_cohort(0, cohort).list_samples() is None
     data = make_data([[12, 12]], 4, 2, augment=lambda x, *others: x)
     assert data.select_cohort(0, cohort).list_samples() is None
     data = make_data([[12, 12]], 4, 2)

@@ -133,8 +133,8 @@ class Samples(NamedTuple):
         Their classes.
     rows : Tensor, int64 [T, n, B]
         Samples of each step and device, as rows of `x`.
-    weight : Tensor [n, B], optional
-        Weights of the samples, with sum one in a row; equal weights if None.
+    weight : Tensor [T, n, B], or [1, n, B] for all steps, optional
+        Weights of the samples, with sum one in a minibatch; equal weights if None.
     """
 
     x: Tensor
