@@ -11,7 +11,7 @@ import typer
 from otafl.core import presets, registry
 from otafl.core.console import make_console, print_pairs
 from otafl.core.errors import UserError
-from otafl.core.suggestions import find_synonym, format_suggestion
+from otafl.core.suggestions import find_same, find_synonym, format_suggestion
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -67,10 +67,13 @@ def list_(
             out.print(_reflow(inspect.cleandoc(sections[name].__doc__ or "")))
             _print_settings(out, sections[name], name, ())
         elif not found:
-            known = [PRESETS, *files, *tables, *sections]
-            every = [*known, *itertools.chain(*tables.values())]
-            key = find_synonym(name)
-            guess = format_suggestion(name.lower(), every) or ";"
+            every = [PRESETS, *files, *tables, *sections, *itertools.chain(*tables.values())]
+            same = find_same(name, every)
+            if same is not None:
+                out.print(f"{name} is called {same}.\n")
+                list_(same)
+                return
+            key, guess = find_synonym(name), format_suggestion(name.lower(), every) or ";"
             hint = f"; it is the key {key};" if key else guess
             raise UserError(
                 f"list: no table {name!r}, and nothing of this name{hint} tables: "

@@ -109,18 +109,19 @@ def test_list(capsys: pytest.CaptureFixture) -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "found"),
-    [
-        ("irs", "it is the key channel.ris;"),
-        ("D2D", "did you mean 'graph'?"),
-        ("OTA", "did you mean 'over_the_air'?"),
-    ],
+    ("word", "name"),
+    [("D2D", "topology: graph"), ("AirComp", "transport: over_the_air"), ("GBMA", "power: gbma")],
 )
 def test_list_knows_the_names_of_papers(
-    word: str, found: str, capsys: pytest.CaptureFixture[str]
+    word: str, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    call("list", word, code=2)
-    assert f"nothing of this name; {found}" in capsys.readouterr().err
+    call("list", word)
+    assert f"\n{name}\n" in capsys.readouterr().out
+
+
+def test_list_knows_a_key_by_the_name_of_papers(capsys: pytest.CaptureFixture[str]) -> None:
+    call("list", "irs", code=2)
+    assert "nothing of this name; it is the key channel.ris;" in capsys.readouterr().err
 
 
 def test_list_explains_a_component(capsys: pytest.CaptureFixture) -> None:
