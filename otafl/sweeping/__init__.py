@@ -239,7 +239,20 @@ def _complete(scenario: Scenario, store: Store, way: _RunOptions, tracks: Path) 
         trials=scenario.trials,
         sources=functools.reduce(operator.or_, files, {}),
     )
-    _prepare(scenario, store, way, sweep, known)
+    if known is not None and sweep.contains(known) and known.attributes != sweep.attributes:
+        if scenario.output.save_models:
+            places = {name: place for place, name in enumerate(sweep.names)}
+            numbers = {old: places[name] for old, name in enumerate(known.names)}
+            for path in trained.list_model_files(store.path):
+                trained.renumber(path, numbers, scenario)
+        if list_parts(store.path):
+            way.tell(
+                f"{store.path}: the sweep has grown from {format_count(len(known.names), 'point')} "
+                f"of {format_count(known.trials, 'trial')} to "
+                f"{format_count(len(sweep.names), 'point')} of "
+                f"{format_count(scenario.trials, 'trial')}; what is finished stays"
+            )
+    store.begin(sweep)
     by_name = dict(zip(names, files, strict=True))
     stacks = plan(points, names, store.read_sizes())
     held = store.find_held(scenario.output.save_models, way.tell)
@@ -267,26 +280,6 @@ def _complete(scenario: Scenario, store: Store, way: _RunOptions, tracks: Path) 
                 stacks = plan(points, names, store.read_sizes())
             missing = select_missing(stacks, held)
     return sweep
-
-
-def _prepare(
-    scenario: Scenario, store: Store, way: _RunOptions, sweep: SweepFile, known: SweepFile | None
-) -> None:
-    """Make a folder one of a sweep, and report its growth."""
-    if known is not None and sweep.contains(known) and known.attributes != sweep.attributes:
-        if scenario.output.save_models:
-            places = {name: place for place, name in enumerate(sweep.names)}
-            numbers = {old: places[name] for old, name in enumerate(known.names)}
-            for path in trained.list_model_files(store.path):
-                trained.renumber(path, numbers, scenario)
-        if list_parts(store.path):
-            way.tell(
-                f"{store.path}: the sweep has grown from {format_count(len(known.names), 'point')} "
-                f"of {format_count(known.trials, 'trial')} to "
-                f"{format_count(len(sweep.names), 'point')} of "
-                f"{format_count(scenario.trials, 'trial')}; what is finished stays"
-            )
-    store.begin(sweep)
 
 
 def _write_file(store: Store, sweep: SweepFile, out: Path) -> xr.Dataset:
