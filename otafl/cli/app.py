@@ -162,11 +162,11 @@ def load(path: Path, overrides: list[str] | None) -> Scenario:
     from otafl.preflight import report
 
     found = report(path, overrides or ())
-    print_warnings(found.warnings)
+    warn(found.warnings)
     return found.scenario
 
 
-def print_warnings(texts: Iterable[str]) -> None:
+def warn(texts: Iterable[str]) -> None:
     """Print warnings."""
     for text in texts:
         say(f"warning: {text}")

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from otafl.cli.app import ResultFile, Slices, Trust, parse_selection, say, split_names
+from otafl.cli.app import ResultFile, Slices, Trust, parse_selection, say, split_names, warn
 
 Target = StrEnum("Target", ["onnx", "litert", "pytorch", "safetensors", "peft"])
 """Formats of exported models."""
@@ -78,8 +78,7 @@ def archive(
     """Write a result and its inputs as one zip file for a DOI."""
     from otafl.results.archive import write_archive
 
-    for line in write_archive(result, out, author, license):
-        typer.echo(line, err=True)
+    warn(write_archive(result, out, author, license))
     typer.echo(str(out))
 
 

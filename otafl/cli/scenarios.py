@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from otafl.cli.app import Overrides, print_warnings
+from otafl.cli.app import Overrides, warn
 from otafl.core.errors import UserError
 from otafl.core.suggestions import format_count
 
@@ -47,8 +47,8 @@ def check(
         counted += f", {len(untried)} of them without a rehearsal"
     size = "".join(f"; {text}" for text in _describe_size(found.rehearsals))
     typer.echo(f"{scenario}: valid; {counted}{size}", err=True)
-    print_warnings(found.warnings)
-    print_warnings(
+    warn(found.warnings)
+    warn(
         f"{text}; until then it is not tried whether data, partition, model and method fit"
         for text in dict.fromkeys(untried)
     )

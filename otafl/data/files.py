@@ -257,10 +257,10 @@ def _download(name: str, download: Download, folder: Path) -> None:
     """
     url, archive = download.url, folder / download.file
     taken, processor = download.list_paths(folder), None
+    whole = all(path.is_file() and download.is_whole(path) is not False for path in taken)
+    if whole and not (download.members and archive.exists()):
+        return
     if download.members:
-        whole = (path.is_file() and download.is_whole(path) is not False for path in taken)
-        if not archive.exists() and all(whole):
-            return
         for path in taken:
             path.unlink(missing_ok=True)
         kind = pooch.Unzip if archive.suffix == ".zip" else pooch.Untar

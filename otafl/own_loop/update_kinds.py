@@ -253,7 +253,7 @@ def _to_tensor(name: str, value: Any, caller: str) -> Tensor:
     if not isinstance(value, np.ndarray) or value.dtype.hasobject:
         raise UserError(
             f"{caller}: '{name}' is a {type(value).__name__}; expected a NumPy array or a torch "
-            "tensor [K, ...], one row per device"
+            "tensor [K, ...], one row per device (torch.stack makes one of a list of tensors)"
         )
     return torch.as_tensor(np.asarray(value, order="C"))
 

@@ -142,8 +142,8 @@ def _find_inputs(about: Mapping[str, Any]) -> tuple[dict[str, Path], list[str]]:
         else:
             fault = "has changed since the run" if there else "is missing"
             lacking.append(
-                f"{name}: {fault}, so the archive does not contain it; put back what the run read "
-                "(a module into the working folder) and archive again, or publish it too"
+                f"{name}: {fault}, so the archive does not contain it; publish it too, or put back "
+                "what the run read (a module into the working folder) and write another archive"
             )
     return files, lacking
 
