@@ -200,7 +200,7 @@ def bookkeeping(name: str, scenario: dict, trials: int, rounds: int) -> None:
     """Share of a round that is not tensor arithmetic, at 100 devices, with stacked trials."""
     engine = Rounds({**scenario, "devices": {"count": 100}}, trials, 1).engine
     host: list[float] = []
-    for method in ("plan", "select", "start_clock", "admit", "measure"):
+    for method in ("find_available", "select_cohort", "start_clock", "admit", "measure"):
         setattr(engine, method, _time_calls(getattr(engine, method), host))
     for t in range(5):
         engine.run_round(t)

@@ -190,7 +190,7 @@ class Updates:
         for name, block in self.tensors.items():
             plain = block.detach()
             # without a copy of the block; finite numbers may still have an infinite sum
-            if not bool(plain.sum(dtype=torch.float64).isfinite()):
+            if not bool(plain.sum().isfinite()):
                 rows = (~plain.isfinite()).flatten(1).any(1)
                 if bool(rows.any()):
                     yield name, int(rows.int().argmax())
