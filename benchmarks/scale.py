@@ -279,7 +279,7 @@ def draw(found: dict[str, tuple[tuple[int, ...], list[float]]], path: Path) -> N
     axes.set_xlabel("Devices, population, trials, parameters, antennas or sweep points")
     axes.set_ylabel("Processor seconds of a round, or of a sweep")
     axes.grid(visible=True, which="major", color="0.9")
-    axes.legend()
+    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))  # beside the axes
     figure.savefig(path, dpi=120)
 
 
