@@ -41,7 +41,8 @@ Made by `python benchmarks/personal.py > benchmarks/personal.md`. 100 devices, a
 devices with one nn.Module each and autograd. "Plain" updates each parameter by its formula, as the
 methods' public programs do; "lean" by torch's fused updates of lists of parameters. All run in
 turn, and times are medians, ratios medians over the turns with their range. Operations are of
-matrix products; the floor is the time that otafl's take at the rate of one large matrix product."""
+matrix products; the floor is the time that otafl's take at the rate of one large matrix product,
+which compiled steps can pass."""
 
 
 class Ours:

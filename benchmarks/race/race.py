@@ -52,7 +52,8 @@ Made by `python benchmarks/race/race.py > benchmarks/race.md`: plain FedAvg over
 errors, on Fashion-MNIST unless stated. Simulators run in turn, each in a program of its own. Times
 are medians of the repetitions, with their range; a speed is the median of the ratios of the plain
 loop's processor time to it. A wall time also has what a simulator waits for. The yardstick is the
-time of forward and backward products at a thread's rate for a product of 1024 x 1024 matrices.
+time of forward and backward products at a thread's rate for a product of 1024 x 1024 matrices; it
+is a reference, not a bound.
 """
 GEMM = 1024
 """Side of the square matrices whose product shows what a thread can do."""

@@ -55,6 +55,10 @@ class Mlp(LayeredModel):
 MAX_WEIGHTS = 1 << 17
 """Largest number of weights for the compiled training; more leave the second-level cache."""
 
+MAX_LATER_WEIGHTS = 1 << 13
+"""Largest number of weights behind the first layer; for more, tensor operations are faster at some
+sizes."""
+
 MAX_SAMPLES = 1 << 20
 """Largest number of samples of all rows and steps whose indices are kept at once, in 8 MB."""
 
@@ -79,15 +83,16 @@ def choose_kernel(model: Model, received: Tensor, work: LocalData) -> Callable[.
     callable or None
         Map from samples, received parameters, step sizes and memory for the increments to losses:
         `dense_kernel.write_increments` for softmax regression, and a perceptron without dropout,
-        with the cross-entropy in float32 on a CPU, up to the sizes `MAX_WEIGHTS`, `MAX_SAMPLES`
-        and, if torch has more than two threads, `MAX_PRODUCTS`. Otherwise, and without Numba, None
-        for tensor operations.
+        with the cross-entropy in float32 on a CPU, up to the sizes `MAX_WEIGHTS`,
+        `MAX_LATER_WEIGHTS`, `MAX_SAMPLES` and, if torch has more than two threads, `MAX_PRODUCTS`.
+        Otherwise, and without Numba, None for tensor operations.
     """
     if type(model) not in (Mlp, SoftmaxRegression) or type(model.loss) is not CrossEntropy:
         return None
     assert isinstance(model, LayeredModel)
     samples = len(received) * work.steps * work.batch_size
     fits = samples <= MAX_SAMPLES and model.macs <= MAX_WEIGHTS
+    fits = fits and model.macs - model.first_macs <= MAX_LATER_WEIGHTS
     fits = fits and (torch.get_num_threads() <= 2 or samples * model.macs <= MAX_PRODUCTS)
     if not fits or model.uses_dropout or received.dtype != torch.float32:
         return None

@@ -196,6 +196,10 @@ def test_other_models_types_and_sizes_take_tensor_operations(
             assert choose_kernel(model, given, work) is not None
             patch.setattr(choosing, name, largest - 1)
             assert choose_kernel(model, given, work) is None
+    perceptron = make_model(hidden=(4,))
+    for largest, is_compiled in ((4 * CLASSES, True), (4 * CLASSES - 1, False)):
+        monkeypatch.setattr(choosing, "MAX_LATER_WEIGHTS", largest)
+        assert (choose_kernel(perceptron, given, work) is not None) is is_compiled
     monkeypatch.setattr(choosing, "MAX_PRODUCTS", 8 * 2 * 4 * INPUTS * CLASSES - 1)
     for threads, is_compiled in ((2, True), (3, False)):
         monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
