@@ -243,6 +243,7 @@ def is_counted(name: str, case: str) -> bool:
 FAST = dict.fromkeys(("zeroth_order", "tdpfed", "pfedbred", "pfedme", "fedamp"), "one step")
 """Cases of the fast tests other than many steps."""
 
+
 @pytest.fixture(autouse=True)
 def _tensor_operations(monkeypatch: pytest.MonkeyPatch) -> None:
     """Train by tensor operations, which torch can count."""
