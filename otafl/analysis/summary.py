@@ -119,6 +119,7 @@ def print_ends(
     keys, texts = build_labels(dataset, list_axes(dataset), units=False)
     labels, shown = [get_label(dataset, key) for key in keys], [texts[i] for i in rows]
     coordinates = list(zip(labels, zip(*shown, strict=True), strict=True))
+    room = console.width - sum(_measure_width(*one) for one in coordinates)
     names = variables
     if names is None:
         main = find_first_known(dataset, JUDGED_BY)
@@ -133,8 +134,8 @@ def print_ends(
             medians, means = finite.median("trial"), finite.mean("trial")
             if (abs(medians - means) > 0.01 * means).any():
                 found.append((f"median {title}", [format_number(one) for one in medians.values]))
-        used = sum(_measure_width(*one) for one in (*coordinates, *tables[-1], *found))
-        if used > console.width and tables[-1]:
+        used = sum(_measure_width(*one) for one in (*tables[-1], *found))
+        if used > room and tables[-1]:
             if variables is None:
                 left_out = list(names)[list(names).index(name) :]
                 break

@@ -255,7 +255,6 @@ class CohortData:
         is_changed = self._has_keys or self._flipped_mask is not None or data.augment is not None
         if is_changed or not self.has_classes:
             return None
-        weight = data.compute_batch_weight(row)
         if self._epochs is not None:
             drawn = [self._epochs.draw(step, 0) for step in range(self.steps)]
             rows = torch.stack([sample for sample, _ in drawn])
@@ -267,6 +266,7 @@ class CohortData:
         else:
             ticks = _make_step_keys(self.round, 1, 0, self.steps, row.device)
             rows = data.draw_samples(ticks, row, 0)
+        weight = data.compute_batch_weight(row)
         return Samples(data.flat_x, data.y, rows, None if weight is None else weight[None])
 
     def draw_keys(self, step: int, draw_index: int = 0) -> Tensor | None:
